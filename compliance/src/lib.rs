@@ -1,0 +1,1 @@
+//! The compliance kit of rdq storages.

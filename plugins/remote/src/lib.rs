@@ -1,0 +1,1 @@
+//! A storage served by another rdq over gRPC.

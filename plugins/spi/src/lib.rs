@@ -1,0 +1,1 @@
+//! The storage traits of rdq and their types.

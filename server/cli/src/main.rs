@@ -1,0 +1,2 @@
+//! The rdq binary.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Every decision of rdq.

@@ -1,0 +1,1 @@
+//! Opens an rdq store from its URL.
