@@ -1,0 +1,26 @@
+//! What a plugin offers beyond the contract.
+
+/// What an acknowledged write survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Durability {
+    /// Nothing: the process's memory.
+    None,
+    /// The death of a process, not a power cut.
+    Process,
+    /// A power cut.
+    PowerCut,
+}
+
+/// What a plugin offers beyond the contract. A capability only removes latency or transfer: the
+/// engine works without any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// What an acknowledged write survives.
+    pub durability: Durability,
+    /// [`crate::Storage::wait_due`] works.
+    pub notify: bool,
+    /// Dead-letter filters are evaluated by the backend.
+    pub filter_pushdown: bool,
+    /// A batch of admissions is one step of the backend. Else the engine admits one at a time.
+    pub batch_enqueue: bool,
+}
