@@ -11,7 +11,10 @@ pub mod v1 {
     tonic::include_proto!("rdq.v1");
 }
 
+pub mod envelope;
+pub mod envelope;
 pub mod raw;
+pub mod time;
 
 /// The contract as a serialized `FileDescriptorSet`, for reflection.
 pub const DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptor.bin"));

@@ -2,7 +2,6 @@
 //! either. It interprets no field.
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use prost::encoding::{WireType, decode_key, decode_varint};
 
 /// Why bytes are not an encoded message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,10 +55,53 @@ impl Iterator for Fields {
 
 fn next_field(rest: &mut Bytes) -> Result<Field, Malformed> {
     let start = rest.clone();
-    let (number, wire_type) = decode_key(rest).map_err(|_| Malformed)?;
+    let (number, wire_type) = key(rest)?;
     let value = skip(rest, number, wire_type, GROUP_DEPTH_MAX)?;
     let raw = start.slice(..start.len() - rest.len());
     Ok(Field { number, raw, value })
+}
+
+/// How a value is encoded: the lowest three bits of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WireType {
+    Varint,
+    SixtyFourBit,
+    LengthDelimited,
+    StartGroup,
+    EndGroup,
+    ThirtyTwoBit,
+}
+
+/// Reads a field's number and how its value is encoded.
+fn key(rest: &mut Bytes) -> Result<(u32, WireType), Malformed> {
+    let key = u32::try_from(varint(rest)?).map_err(|_| Malformed)?;
+    let wire_type = match key & 7 {
+        0 => WireType::Varint,
+        1 => WireType::SixtyFourBit,
+        2 => WireType::LengthDelimited,
+        3 => WireType::StartGroup,
+        4 => WireType::EndGroup,
+        5 => WireType::ThirtyTwoBit,
+        _ => return Err(Malformed),
+    };
+    let number = key >> 3;
+    if number == 0 { Err(Malformed) } else { Ok((number, wire_type)) }
+}
+
+/// Reads a varint of up to 64 bits. Padded ones are valid, as long as they end in ten bytes.
+fn varint(rest: &mut Bytes) -> Result<u64, Malformed> {
+    let mut value = 0;
+    for (index, byte) in rest.iter().take(10).enumerate() {
+        if index == 9 && *byte > 1 {
+            return Err(Malformed); // beyond 64 bits
+        }
+        value |= u64::from(byte & 0x7f) << (7 * index);
+        if byte & 0x80 == 0 {
+            rest.advance(index + 1);
+            return Ok(value);
+        }
+    }
+    Err(Malformed)
 }
 
 fn skip(
@@ -76,19 +118,18 @@ fn skip(
         Ok(None)
     };
     match wire_type {
-        WireType::Varint => decode_varint(rest).map(|_| None).map_err(|_| Malformed),
+        WireType::Varint => varint(rest).map(|_| None),
         WireType::SixtyFourBit => fixed(rest, 8),
         WireType::ThirtyTwoBit => fixed(rest, 4),
         WireType::LengthDelimited => {
-            let len = decode_varint(rest).map_err(|_| Malformed)?;
-            let len = usize::try_from(len).map_err(|_| Malformed)?;
+            let len = usize::try_from(varint(rest)?).map_err(|_| Malformed)?;
             if rest.len() < len {
                 return Err(Malformed);
             }
             Ok(Some(rest.split_to(len)))
         }
         WireType::StartGroup if depth > 0 => loop {
-            let (inner, inner_type) = decode_key(rest).map_err(|_| Malformed)?;
+            let (inner, inner_type) = key(rest)?;
             if inner_type == WireType::EndGroup {
                 return if inner == number { Ok(None) } else { Err(Malformed) };
             }
@@ -96,6 +137,21 @@ fn skip(
         },
         WireType::StartGroup | WireType::EndGroup => Err(Malformed),
     }
+}
+
+/// Writes a length-delimited field: its key, its length and its value.
+pub fn put_field(to: &mut BytesMut, number: u32, value: &[u8]) {
+    put_varint(to, u64::from(number) << 3 | 2);
+    put_varint(to, value.len() as u64);
+    to.extend_from_slice(value);
+}
+
+fn put_varint(to: &mut BytesMut, mut value: u64) {
+    while value > 0x7f {
+        to.extend_from_slice(&[(value & 0x7f) as u8 | 0x80]);
+        value >>= 7;
+    }
+    to.extend_from_slice(&[value as u8]);
 }
 
 /// Splits an encoded message in two: the fields for which `keep` holds, in their order and as they
@@ -150,7 +206,8 @@ mod tests {
 
     #[test]
     fn what_is_kept_whole_is_not_copied() {
-        let bytes = Bytes::from(crate::v1::Task { id: "a".into(), ..Default::default() }.encode_to_vec());
+        let bytes =
+            Bytes::from(crate::v1::Task { id: "a".into(), ..Default::default() }.encode_to_vec());
         let (kept, dropped) = split(&bytes, |_| true).unwrap();
         assert_eq!((kept.as_ptr(), dropped.len()), (bytes.as_ptr(), 0));
     }
@@ -158,15 +215,15 @@ mod tests {
     #[test]
     fn truncated_overlong_and_unbalanced_bytes_are_malformed() {
         for bytes in [
-            &[0x0a][..],                // a key without its value
-            &[0x0a, 0x05, 1],           // shorter than it says
+            &[0x0a][..],      // a key without its value
+            &[0x0a, 0x05, 1], // shorter than it says
             &[0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01],
-            &[0x0c],                    // the end of a group that never began
-            &[0x0b, 0x14],              // a group ended by another's end
-            &[0x0b],                    // a group without an end
-            &[0x00, 0x01],              // field number 0
-            &[0x0f],                    // wire type 7
-            &[0x0d, 1, 2, 3],           // three of four bytes
+            &[0x0c],          // the end of a group that never began
+            &[0x0b, 0x14],    // a group ended by another's end
+            &[0x0b],          // a group without an end
+            &[0x00, 0x01],    // field number 0
+            &[0x0f],          // wire type 7
+            &[0x0d, 1, 2, 3], // three of four bytes
         ] {
             let result: Result<Vec<_>, _> = fields(Bytes::copy_from_slice(bytes)).collect();
             assert_eq!(result, Err(Malformed), "{bytes:?}");
