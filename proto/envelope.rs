@@ -50,7 +50,9 @@ pub fn split_attempt(
         if field.number == ATTEMPT_ERROR {
             // A message that comes in parts is the merge of them: their concatenation.
             let part = field.value.ok_or(Malformed)?;
-            error = Some(error.map_or_else(|| part.clone(), |first| [first, part.clone()].concat().into()));
+            error = Some(
+                error.map_or_else(|| part.clone(), |first| [first, part.clone()].concat().into()),
+            );
         } else {
             fields.extend_from_slice(&field.raw);
         }
@@ -58,7 +60,8 @@ pub fn split_attempt(
     let attempt = v1::Attempt::decode(fields.freeze()).map_err(|_| Malformed)?;
     let Some(error) = error else { return Ok((attempt, None, unknown)) };
 
-    let (error_unknown, known) = raw::split(&error, |number| !ATTEMPT_ERROR_KNOWN.contains(&number))?;
+    let (error_unknown, known) =
+        raw::split(&error, |number| !ATTEMPT_ERROR_KNOWN.contains(&number))?;
     let known: Vec<_> = known.into_iter().map(|field| field.raw).collect();
     let error = v1::AttemptError::decode(Bytes::from(known.concat())).map_err(|_| Malformed)?;
     if error_unknown.is_empty() {
@@ -77,7 +80,7 @@ pub fn join_attempt(
 ) -> Result<Bytes, Malformed> {
     let (unknown, parts) = raw::split(extra, |number| number != ATTEMPT_ERROR)?;
     let mut attempt = BytesMut::with_capacity(known.encoded_len() + extra.len());
-    put_message(&mut attempt, &v1::Attempt { error: None, ..known.clone() });
+    put_message(&mut attempt, &v1::Attempt { error: Bytes::new(), ..known.clone() });
     if error.is_some() || !parts.is_empty() {
         // One message, not two to merge: easier on those who read without merging.
         let mut whole = BytesMut::new();
@@ -133,7 +136,7 @@ mod tests {
     fn an_attempt_keeps_unknown_fields_at_both_levels() {
         let error = v1::AttemptError { message: "m".into(), ..Default::default() };
         let known = v1::Attempt { attempt_no: 7, worker_id: "w".into(), ..Default::default() };
-        let whole = v1::Attempt { error: Some(with_unknown(&error)), ..known.clone() };
+        let whole = v1::Attempt { error: with_unknown(&error), ..known.clone() };
         let whole = with_unknown(&whole);
 
         let (attempt, found, extra) = split_attempt(&whole).unwrap();
@@ -141,14 +144,15 @@ mod tests {
         let again = join_attempt(&attempt, found.as_ref(), &extra).unwrap();
 
         assert_eq!(split_attempt(&again).unwrap(), (attempt, found, extra));
-        let inner = v1::Attempt::decode(again).unwrap().error.unwrap();
+        let inner = v1::Attempt::decode(again).unwrap().error;
         assert_eq!(inner, with_unknown(&error));
     }
 
     #[test]
     fn an_error_in_parts_is_merged_and_an_empty_one_is_kept() {
-        let part = |error: &v1::AttemptError| {
-            v1::Attempt { error: Some(error.encode_to_vec().into()), ..Default::default() }
+        let part = |error: &v1::AttemptError| v1::Attempt {
+            error: error.encode_to_vec().into(),
+            ..Default::default()
         };
         let first = part(&v1::AttemptError { r#type: "t".into(), ..Default::default() });
         let second = part(&v1::AttemptError { message: "m".into(), ..Default::default() });
@@ -157,7 +161,7 @@ mod tests {
         let error = error.unwrap();
         assert_eq!((&*error.r#type, &*error.message, extra.len()), ("t", "m", 0));
 
-        let empty = Bytes::from(part(&v1::AttemptError::default()).encode_to_vec());
+        let empty = Bytes::from_static(&[0x2a, 0]);
         let (known, error, extra) = split_attempt(&empty).unwrap();
         assert_eq!(error, Some(v1::AttemptError::default()));
         assert_eq!(join_attempt(&known, error.as_ref(), &extra).unwrap(), empty);

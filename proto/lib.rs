@@ -12,7 +12,6 @@ pub mod v1 {
 }
 
 pub mod envelope;
-pub mod envelope;
 pub mod raw;
 pub mod time;
 
