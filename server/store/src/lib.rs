@@ -1,1 +1,79 @@
-//! Opens an rdq store from its URL.
+//! Opens the storage that a URL names: the one place that knows every plugin by its name.
+
+use rdq_spi::{Storage, StorageError};
+use std::sync::Arc;
+
+/// Why a storage could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The URL names no storage of this build.
+    #[error(
+        "`{url}` names no storage; use `sqlite:PATH`, `memory:` or `http://HOST:PORT` of another rdq"
+    )]
+    UnknownUrl {
+        /// The URL, without secrets.
+        url: String,
+    },
+    /// The storage refused.
+    #[error("{}", chain(.0))]
+    Storage(#[from] StorageError),
+}
+
+fn chain(error: &StorageError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+/// Opens the storage that the URL names.
+pub async fn open(url: &str) -> Result<Arc<dyn Storage>, OpenError> {
+    match url.split_once(':') {
+        #[cfg(feature = "memory")]
+        Some(("memory", "")) => Ok(Arc::new(rdq_memory::MemoryStorage::new())),
+        #[cfg(feature = "sqlite")]
+        Some(("sqlite", path)) if !path.is_empty() => {
+            Ok(Arc::new(rdq_sqlite::SqliteStorage::open(path.as_ref()).await?))
+        }
+        #[cfg(feature = "remote")]
+        Some(("http" | "https", _)) => Ok(Arc::new(rdq_remote::RemoteStorage::connect(url).await?)),
+        _ => Err(OpenError::UnknownUrl { url: redact(url) }),
+    }
+}
+
+/// The URL without the part that may hold credentials.
+pub fn redact(url: &str) -> String {
+    match url.split_once("://") {
+        Some((scheme, rest)) => {
+            let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            match authority.rsplit_once('@') {
+                Some((_, host)) => format!("{scheme}://…@{host}{path}"),
+                None => url.to_owned(),
+            }
+        }
+        None => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_not_shown() {
+        assert_eq!(redact("postgres://user:secret@host:5/db"), "postgres://…@host:5/db");
+        assert_eq!(redact("sqlite:rdq.db"), "sqlite:rdq.db");
+        assert_eq!(redact("http://host:1"), "http://host:1");
+    }
+
+    #[tokio::test]
+    async fn a_url_without_a_storage_says_which_there_are() {
+        for url in ["", "rdq.db", "sqlite:", "memory:x", "ftp://user:secret@host"] {
+            let error = open(url).await.unwrap_err().to_string();
+            assert!(error.contains("sqlite:PATH") && !error.contains("secret"), "{error}");
+        }
+    }
+}

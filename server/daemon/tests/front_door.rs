@@ -1,0 +1,223 @@
+//! The front door: what reaches no handler is answered in the words of the contract, health and
+//! reflection are on, and a shutdown is orderly.
+
+mod support;
+
+use bytes::{Buf as _, BufMut as _, Bytes};
+use rdq_daemon::ServeArgs;
+use rdq_proto::v1;
+use std::time::Duration;
+use support::{encoded, reason, serve, serve_with, task};
+use tonic::{
+    Code, Request, Status,
+    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
+};
+
+/// Bytes as they are, in place of messages.
+#[derive(Clone, Copy, Default)]
+struct Raw;
+
+impl Codec for Raw {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = Self;
+    type Decoder = Self;
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+    fn encode(&mut self, item: Bytes, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        to.put(item);
+        Ok(())
+    }
+}
+
+impl Decoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(from.copy_to_bytes(from.remaining())))
+    }
+}
+
+async fn raw_call(served: &support::Served, path: &'static str, body: Bytes) -> Result<Bytes, Status> {
+    let mut grpc = tonic::client::Grpc::new(served.channel.clone());
+    grpc.ready().await.expect("a connection");
+    let path = http::uri::PathAndQuery::from_static(path);
+    grpc.unary(Request::new(body), path, Raw).await.map(tonic::Response::into_inner)
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_message_are_an_invalid_argument() {
+    let served = serve().await;
+    for path in [
+        "/rdq.v1.TaskService/Enqueue",
+        "/rdq.v1.TaskService/EnqueueBatch",
+        "/rdq.v1.TaskService/Complete",
+        "/rdq.v1.TaskService/Get",
+        "/rdq.v1.TaskService/DlqList",
+        "/rdq.v1.QueueService/PutQueue",
+    ] {
+        for body in [&[0x0a][..], &[0x0a, 0x7f, 1], &[0xff; 40], &[0x0f], &[0x0c]] {
+            let status = raw_call(&served, path, Bytes::copy_from_slice(body)).await.unwrap_err();
+            assert_eq!(reason(&status), "INVALID_ARGUMENT", "{path} {body:?}: {status:?}");
+        }
+    }
+    let empty = raw_call(&served, "/rdq.v1.TaskService/Enqueue", Bytes::new()).await.unwrap_err();
+    assert_eq!(reason(&empty), "INVALID_NAME", "an unset task names no queue: {empty:?}");
+}
+
+#[tokio::test]
+async fn an_unknown_method_is_unsupported() {
+    let served = serve().await;
+    for path in ["/rdq.v1.TaskService/Explode", "/rdq.v2.TaskService/Enqueue", "/"] {
+        let status = raw_call(&served, path, Bytes::new()).await.unwrap_err();
+        assert_eq!((status.code(), reason(&status).as_str()), (Code::Unimplemented, "UNSUPPORTED"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_above_the_limit_names_it_and_the_connection_lives() {
+    let mut served = serve().await;
+    let full = v1::Task { payload: vec![1; 1 << 20].into(), ..task("", "q") };
+    let tasks = vec![encoded(&full); 8];
+    let status = served.tasks.enqueue_batch(v1::EnqueueBatchRequest { tasks }).await.unwrap_err();
+    assert_eq!(reason(&status), "MESSAGE_TOO_LARGE", "{status:?}");
+    let tasks = vec![encoded(&full); 7];
+    served.tasks.enqueue_batch(v1::EnqueueBatchRequest { tasks }).await.expect("7 MiB fit");
+    let mut claimed = 0;
+    while claimed < 7 {
+        let claims = served.claim("q", 70).await;
+        assert!(!claims.is_empty(), "all are delivered, in messages that fit");
+        claimed += claims.len();
+    }
+}
+
+#[tokio::test]
+async fn a_deadline_that_passed_is_told_as_such() {
+    let mut served = serve().await;
+    let mut late = 0;
+    for _ in 0..200 {
+        let mut request = Request::new(v1::StatsRequest::default());
+        request.metadata_mut().insert("grpc-timeout", "1n".parse().unwrap());
+        if let Err(status) = served.tasks.stats(request).await {
+            assert_eq!((status.code(), reason(&status).as_str()), (Code::DeadlineExceeded, "DEADLINE_EXCEEDED"));
+            late += 1;
+        }
+    }
+    assert!(late > 0, "a nanosecond is not enough");
+}
+
+#[tokio::test]
+async fn health_and_reflection_are_on() {
+    let served = serve().await;
+    let mut health = tonic_health::pb::health_client::HealthClient::new(served.channel.clone());
+    for service in ["", "rdq.v1.TaskService", "rdq.v1.QueueService"] {
+        let request = tonic_health::pb::HealthCheckRequest { service: service.into() };
+        let mut status = 0;
+        for _ in 0..100 {
+            status = health.check(request.clone()).await.unwrap().into_inner().status;
+            if status == 1 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(status, 1, "{service:?} is SERVING");
+    }
+    use tonic_reflection::pb::v1::{
+        ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+        server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+    };
+    let request = ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(MessageRequest::ListServices(String::new())),
+    };
+    let mut reflection = ServerReflectionClient::new(served.channel.clone());
+    let response = reflection.server_reflection_info(tokio_stream::iter([request])).await.unwrap();
+    let message = response.into_inner().message().await.unwrap().unwrap().message_response.unwrap();
+    let MessageResponse::ListServicesResponse(list) = message else { panic!("{message:?}") };
+    let names: Vec<_> = list.service.iter().map(|service| service.name.as_str()).collect();
+    assert!(names.contains(&"rdq.v1.TaskService") && names.contains(&"rdq.v1.QueueService"), "{names:?}");
+}
+
+async fn http_get(address: std::net::SocketAddr, path: &str) -> String {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let mut socket = tokio::net::TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: rdq\r\nConnection: close\r\n\r\n");
+    socket.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn readiness_follows_the_storage() {
+    let served = serve().await;
+    let address = served.server.http_address();
+    assert!(http_get(address, "/healthz").await.starts_with("HTTP/1.1 200"));
+    for attempt in 0.. {
+        if http_get(address, "/readyz").await.starts_with("HTTP/1.1 200") {
+            break;
+        }
+        assert!(attempt < 100, "never ready");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_shutdown_ends_streams_with_closed_and_gives_back_what_was_not_delivered() {
+    let folder = tempfile::tempdir().unwrap();
+    let storage = Some(format!("sqlite:{}", folder.path().join("rdq.db").display()));
+    let args = ServeArgs { storage, shutdown_grace: Some(Duration::from_secs(10)), ..Default::default() };
+    let mut served = serve_with(args.clone()).await;
+    let address = served.server.address();
+    // A peer that never speaks, one that stops in the middle, and open streams.
+    let silent = tokio::net::TcpStream::connect(address).await.unwrap();
+    let mut half = tokio::net::TcpStream::connect(address).await.unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut half, b"PRI * HTTP/2.0\r\n").await.unwrap();
+    let request = v1::ClaimDueRequest {
+        queues: vec!["q".into()],
+        worker_id: "w".into(),
+        follow: true,
+        ..Default::default()
+    };
+    let mut follow = served.tasks.claim_due(request).await.unwrap().into_inner();
+    follow.message().await.unwrap();
+    let start = v1::WorkStart { queues: vec!["other".into()], worker_id: "w".into(), lease: None };
+    let first = v1::WorkRequest { start: Some(start), credits: Some(1), ..Default::default() };
+    let (to_server, requests) = tokio::sync::mpsc::channel(1);
+    to_server.send(first).await.unwrap();
+    let requests = tokio_stream::wrappers::ReceiverStream::new(requests);
+    let mut work = served.tasks.work(requests).await.unwrap().into_inner();
+    work.message().await.unwrap();
+
+    let shutdown = tokio::spawn(served.server.shutdown());
+    let status = loop {
+        match follow.message().await {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("the subscription ended without a status"),
+            Err(status) => break status,
+        }
+    };
+    assert_eq!((status.code(), reason(&status).as_str()), (Code::Unavailable, "CLOSED"));
+    let mut draining = false;
+    let status = loop {
+        match work.message().await {
+            Ok(Some(event)) => draining |= event.draining,
+            Ok(None) => panic!("the work stream ended without a status"),
+            Err(status) => break status,
+        }
+    };
+    assert!(draining, "the worker is told before");
+    assert_eq!(reason(&status), "CLOSED");
+    drop((silent, half, to_server, work, follow));
+    drop((served.tasks, served.queues, served.channel));
+    shutdown.await.unwrap().expect("in order");
+}
