@@ -1,1 +1,40 @@
-//! The SQLite storage of rdq.
+//! The SQLite storage of rdq: all tasks in one file, one thread that writes, readers beside it.
+//!
+//! Nothing here retries a task, classifies an error or reads a payload: the engine does.
+#![doc = include_str!("../README.md")]
+
+mod storage; // start here
+mod writer;
+mod transaction;
+mod reader;
+
+mod admission;
+mod claims;
+mod holding;
+mod dead_letters;
+mod sweeps;
+mod queues;
+mod reads;
+mod waiting;
+
+mod history;
+mod reports;
+mod rows;
+mod records;
+mod lanes;
+mod position;
+mod token;
+mod statements;
+
+mod connection;
+mod migrations;
+mod checkpoint;
+mod clock;
+mod config;
+mod errors;
+
+#[cfg(test)]
+mod plans;
+
+pub use config::{OpenError, SqliteOptions, path_of_url};
+pub use storage::SqliteStorage;

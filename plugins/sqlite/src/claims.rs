@@ -1,0 +1,192 @@
+//! Claims: how they are taken. Keeping and ending them is elsewhere.
+
+use crate::{
+    errors::Sql,
+    history, lanes,
+    reports::{self, append},
+    rows::{Ending, FullRow},
+    transaction::Tx,
+    waiting::NextDue,
+};
+use bytes::Bytes;
+use rdq_spi::{
+    Attempt, AttemptOutcome, Claim, ClaimParams, ClaimQueue, Claimed, TaskStatus, Timestamp,
+};
+use std::time::Duration;
+
+/// What has come due is moved to the lanes of due tasks before a claim, at most so much of each
+/// kind: beyond it a claim would keep others waiting, and takes by priority among these.
+const PROMOTED_MAX: i64 = 10_000;
+
+/// Serves one claim call.
+pub(crate) fn claim_due(tx: &mut Tx<'_, '_>, params: &ClaimParams) -> Sql<Claimed> {
+    let mut claims = Vec::new();
+    let mut room = Room { tasks: params.limit as usize, bytes: params.bytes_max, is_first: true };
+    let mut queues = queues_in_turn(tx, params)?;
+    for (number, _) in &queues {
+        promote(tx, *number)?;
+    }
+    // First each queue gets its share of what is left, then those that have more get the rest.
+    let mut is_rest = false;
+    while room.tasks > 0 && !queues.is_empty() {
+        let mut fuller = Vec::new();
+        let count = queues.len();
+        for (index, (number, from)) in queues.into_iter().enumerate() {
+            let share = if is_rest { room.tasks } else { room.tasks.div_ceil(count - index) };
+            let taken = take(tx, number, from, params, share, &mut room)?;
+            if taken.len() == share && share > 0 {
+                fuller.push((number, from));
+            }
+            claims.extend(taken);
+        }
+        (queues, is_rest) = (fuller, true);
+    }
+    let next_due_in = next_due_in(tx, params)?;
+    Ok(Claimed { claims, next_due_in })
+}
+
+/// What one answer still takes.
+struct Room {
+    tasks: usize,
+    bytes: usize,
+    is_first: bool,
+}
+
+impl Room {
+    /// Whether a task of this weight fits; the first always does. One that does not ends the
+    /// claim: those behind it must not overtake it.
+    fn takes(&mut self, bytes: usize) -> bool {
+        if !self.is_first && bytes > self.bytes {
+            self.tasks = 0;
+            return false;
+        }
+        self.is_first = false;
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.tasks -= 1;
+        true
+    }
+}
+
+/// The queues that exist, beginning with another one after each claim, so that claims of one task
+/// are fair too.
+fn queues_in_turn<'p>(
+    tx: &mut Tx<'_, '_>,
+    params: &'p ClaimParams,
+) -> Sql<Vec<(i64, &'p ClaimQueue)>> {
+    let mut queues = Vec::with_capacity(params.queues.len());
+    for from in &params.queues {
+        if let Some(number) = tx.find_queue(&from.queue)? {
+            queues.push((number, from));
+        }
+    }
+    if queues.len() > 1 {
+        let claims_so_far = usize::try_from(tx.generation()).unwrap_or(0);
+        let first = claims_so_far % queues.len();
+        queues.rotate_left(first);
+    }
+    Ok(queues)
+}
+
+/// Moves what has come due to the lanes of due tasks.
+fn promote(tx: &mut Tx<'_, '_>, queue: i64) -> Sql<()> {
+    let next = NextDue::read(tx.sql, queue)?;
+    for (lane, at) in [(lanes::DELAYED, next.delayed), (lanes::LEASED, next.lease_end)] {
+        if at.is_some_and(|at| at <= tx.now) {
+            tx.sql.tasks.promote.execute([queue, lane, tx.now.millis(), PROMOTED_MAX])?;
+        }
+    }
+    Ok(())
+}
+
+fn next_due_in(tx: &mut Tx<'_, '_>, params: &ClaimParams) -> Sql<Option<Duration>> {
+    let mut soonest = None;
+    for from in &params.queues {
+        if let Some(number) = tx.find_queue(&from.queue)? {
+            let due_in = NextDue::read(tx.sql, number)?.due_in(tx.now);
+            soonest = soonest.into_iter().chain(due_in).min();
+            if soonest == Some(Duration::ZERO) {
+                break;
+            }
+        }
+    }
+    Ok(soonest)
+}
+
+/// Claims up to `share` tasks of a queue, as far as the answer has room.
+fn take(
+    tx: &mut Tx<'_, '_>,
+    queue: i64,
+    from: &ClaimQueue,
+    params: &ClaimParams,
+    share: usize,
+    room: &mut Room,
+) -> Sql<Vec<Claim>> {
+    // Read first, written after: writing moves what is being read.
+    let due = read_due(tx, queue, share.min(room.tasks), room)?;
+    let mut claims = Vec::with_capacity(due.len());
+    for (full, envelope, attempts) in due {
+        claims.push(take_one(tx, from, params, full, envelope, attempts)?);
+    }
+    Ok(claims)
+}
+
+type Due = (FullRow, Bytes, Vec<Attempt>);
+
+fn read_due(tx: &mut Tx<'_, '_>, queue: i64, limit: usize, room: &mut Room) -> Sql<Vec<Due>> {
+    let lease_expired = reports::lease_expired();
+    let lease_expired_bytes = lease_expired.error.as_ref().map_or(0, |error| error.len_bytes());
+    let sql = &mut *tx.sql;
+    let mut rows =
+        sql.tasks.ready_tasks.query([queue, i64::try_from(limit).unwrap_or(i64::MAX)])?;
+    let mut due = Vec::with_capacity(limit.min(1_000));
+    while let Some(row) = rows.next()? {
+        let mut full = FullRow::read(row)?;
+        let envelope = match full.envelope.take() {
+            Some(envelope) => envelope,
+            None => sql.tasks.body.query_row([full.row.task], crate::rows::body)?,
+        };
+        let attempts =
+            history::for_claim(&mut sql.history.newest_attempts, full.row.task, &full.row.history)?;
+        let mut bytes = crate::rows::answer_bytes(&full, &envelope, &attempts);
+        if full.row.status == TaskStatus::InFlight {
+            bytes += lease_expired_bytes;
+        }
+        if !room.takes(bytes) {
+            break;
+        }
+        due.push((full, envelope, attempts));
+    }
+    Ok(due)
+}
+
+/// Claims a task. The lapsed claim of another holder becomes a record of the history with it.
+fn take_one(
+    tx: &mut Tx<'_, '_>,
+    from: &ClaimQueue,
+    params: &ClaimParams,
+    mut full: FullRow,
+    envelope: Bytes,
+    mut attempts: Vec<Attempt>,
+) -> Sql<Claim> {
+    let row = &mut full.row;
+    let before = row.status;
+    if before == TaskStatus::InFlight {
+        append(tx, row, AttemptOutcome::LeaseExpired, &reports::lease_expired())?;
+        row.lease_expired_count = row.lease_expired_count.saturating_add(1);
+        let sql = &mut tx.sql.history.newest_attempts;
+        attempts = history::for_claim(sql, row.task, &row.history)?;
+    }
+    let lease = params.lease.or(row.overrides.lease).unwrap_or(from.lease).min(from.lease_max);
+    let end: Timestamp = tx.now.after(lease);
+    row.generation = tx.next_generation();
+    row.ending = Ending::None;
+    row.claimed_at = Some(tx.now);
+    row.claimed_by = Some(params.worker_id.clone());
+    row.next_attempt_at = None;
+    row.lease_until(end);
+    tx.put(row, before)?;
+    tx.hint(row.queue, end);
+    let (token, generation) = (tx.token(row.task, row.generation), row.generation);
+    let task = full.into_task(from.queue.clone(), envelope, attempts);
+    Ok(Claim { task, token, generation, lease })
+}

@@ -1,0 +1,52 @@
+//! Brings a file to the newest schema. Versioned, idempotent, and safe with many processes at once:
+//! each step is one transaction that looks again at what is there.
+
+use crate::config::OpenError;
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+
+/// Marks the file as ours: "rdq" and a zero.
+const APPLICATION_ID: i64 = 0x7264_7100;
+
+/// Every change, in order; the version is the count. A released one is never edited.
+const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001_tasks.sql")];
+
+/// The newest version.
+#[allow(clippy::cast_possible_wrap, reason = "a count of files")]
+const NEWEST: i64 = MIGRATIONS.len() as i64;
+
+/// Refuses what is not ours or too new, without touching it.
+pub(crate) fn check(db: &Connection) -> Result<i64, OpenError> {
+    let read = |pragma: &str| db.query_row(&format!("PRAGMA {pragma};"), [], |row| row.get(0));
+    let application_id: i64 = read("application_id")?;
+    let version: i64 = read("user_version")?;
+    let is_empty: bool =
+        db.query_row("SELECT NOT EXISTS (SELECT 1 FROM sqlite_schema);", [], |row| row.get(0))?;
+    if is_empty && application_id == 0 && version == 0 {
+        return Ok(0);
+    }
+    if application_id != APPLICATION_ID {
+        return Err(OpenError::Foreign);
+    }
+    if version > NEWEST {
+        return Err(OpenError::NewerSchema { found: version, known: NEWEST });
+    }
+    Ok(version)
+}
+
+/// Applies what is missing.
+pub(crate) fn migrate(db: &Connection) -> Result<(), OpenError> {
+    while check(db)? < NEWEST {
+        let step = Transaction::new_unchecked(db, TransactionBehavior::Immediate)?;
+        // Another process may have been faster.
+        let version = check(&step)?;
+        if let Some(migration) = usize::try_from(version).ok().and_then(|at| MIGRATIONS.get(at)) {
+            step.execute_batch(migration)?;
+            step.execute_batch(&format!(
+                "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {};",
+                version + 1
+            ))?;
+        }
+        step.commit()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,1 @@
+SELECT envelope FROM bodies WHERE task = ?1;

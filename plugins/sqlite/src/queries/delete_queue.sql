@@ -1,0 +1,1 @@
+DELETE FROM queues WHERE queue = ?1 RETURNING config IS NOT NULL;

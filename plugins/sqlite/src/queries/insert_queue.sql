@@ -1,0 +1,1 @@
+INSERT INTO queues (name) VALUES (?1) RETURNING queue;

@@ -1,0 +1,1 @@
+INSERT INTO bodies (task, envelope) VALUES (?1, ?2);

@@ -1,0 +1,1 @@
+UPDATE tasks SET progress = ?2 WHERE task = ?1;

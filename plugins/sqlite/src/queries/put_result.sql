@@ -1,0 +1,1 @@
+UPDATE tasks SET result = ?2 WHERE task = ?1;

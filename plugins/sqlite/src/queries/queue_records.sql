@@ -1,0 +1,1 @@
+SELECT name, config, config_updated_at FROM queues WHERE config IS NOT NULL ORDER BY name;

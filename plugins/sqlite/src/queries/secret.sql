@@ -1,0 +1,1 @@
+SELECT secret FROM secrets WHERE name = ?1;

@@ -1,0 +1,1 @@
+UPDATE state SET now = now WHERE one = 1;

@@ -1,0 +1,88 @@
+//! Reads beside the writer: a few connections, each used by one short transaction at a time on a
+//! thread that may block. They see what is committed, and no read holds a snapshot for long.
+
+use crate::{
+    clock::Clock,
+    errors::{Failure, Sql},
+    statements::text,
+};
+use rdq_spi::{Result, StorageError, Timestamp};
+use rusqlite::{Connection, Transaction};
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::sync::Semaphore;
+
+/// The connections.
+#[derive(Debug)]
+pub(crate) struct Readers {
+    idle: Mutex<Vec<Connection>>,
+    free: Arc<Semaphore>,
+}
+
+impl Readers {
+    /// A pool of these.
+    pub(crate) fn new(connections: Vec<Connection>) -> Self {
+        let free = Arc::new(Semaphore::new(connections.len()));
+        Self { idle: Mutex::new(connections), free }
+    }
+
+    /// Runs `read` in one read transaction. Once begun it runs to its end, even if this future is
+    /// dropped.
+    pub(crate) async fn call<T: Send + 'static>(
+        self: &Arc<Self>,
+        operation: &'static str,
+        read: impl FnOnce(&Snapshot<'_>) -> Sql<T> + Send + 'static,
+    ) -> Result<T> {
+        let permit = Arc::clone(&self.free).acquire_owned().await;
+        let permit = permit.map_err(|_| StorageError::Closed)?;
+        let readers = Arc::clone(self);
+        let answer = tokio::task::spawn_blocking(move || {
+            let db = readers.lock().pop();
+            let db = db.ok_or(StorageError::Closed)?;
+            let answer = Snapshot::take(&db).and_then(|snapshot| read(&snapshot));
+            readers.give_back(db);
+            drop(permit);
+            answer.map_err(|error| Failure::before_commit(error).answer(operation))
+        });
+        answer.await.unwrap_or_else(|error| {
+            let source = io::Error::other(error).into();
+            Err(StorageError::Internal { operation, source })
+        })
+    }
+
+    /// Closes the idle connections, and the others as they are given back.
+    pub(crate) fn close(&self) {
+        self.free.close();
+        self.lock().clear();
+    }
+
+    fn give_back(&self, db: Connection) {
+        let mut idle = self.lock();
+        if !self.free.is_closed() {
+            idle.push(db);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One read transaction, and the storage's now in it.
+pub(crate) struct Snapshot<'c> {
+    pub(crate) db: Transaction<'c>,
+    pub(crate) store_id: [u8; 8],
+    pub(crate) now: Timestamp,
+}
+
+impl<'c> Snapshot<'c> {
+    fn take(db: &'c Connection) -> Sql<Self> {
+        let db = db.unchecked_transaction()?;
+        let (store_id, clock) = db.prepare_cached(text!(state))?.query_row([], |row| {
+            Ok((row.get(0)?, Clock { now: row.get(1)?, host_now: row.get(2)? }))
+        })?;
+        Ok(Self { db, store_id, now: clock.advanced().timestamp() })
+    }
+}

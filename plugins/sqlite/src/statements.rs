@@ -1,0 +1,75 @@
+//! The writer's statements, prepared once: one file each in `queries/`. Nothing here runs one.
+
+use crate::errors::Sql;
+use rusqlite::{Connection, Statement};
+
+macro_rules! statements {
+    ($(#[$doc:meta])* $group:ident, $texts:ident { $($name:ident),* $(,)? }) => {
+        $(#[$doc])*
+        pub(crate) struct $group<'c> { $(pub(crate) $name: Statement<'c>),* }
+
+        impl<'c> $group<'c> {
+            pub(crate) fn prepare(db: &'c Connection) -> Sql<Self> {
+                Ok(Self { $($name: db.prepare(text!($name))?),* })
+            }
+        }
+
+        #[cfg(test)]
+        pub(crate) const $texts: &[(&str, &str)] = &[$((stringify!($name), text!($name))),*];
+    };
+}
+
+/// The text of a query.
+macro_rules! text {
+    ($name:ident) => {
+        include_str!(concat!("queries/", stringify!($name), ".sql"))
+    };
+}
+pub(crate) use text;
+
+/// All that the writer runs.
+pub(crate) struct Statements<'c> {
+    pub(crate) state: StateStatements<'c>,
+    pub(crate) tasks: TaskStatements<'c>,
+    pub(crate) history: HistoryStatements<'c>,
+    pub(crate) queues: QueueStatements<'c>,
+}
+
+impl<'c> Statements<'c> {
+    /// Prepares them.
+    pub(crate) fn prepare(db: &'c Connection) -> Sql<Self> {
+        Ok(Self {
+            state: StateStatements::prepare(db)?,
+            tasks: TaskStatements::prepare(db)?,
+            history: HistoryStatements::prepare(db)?,
+            queues: QueueStatements::prepare(db)?,
+        })
+    }
+}
+
+statements! {
+    /// The transaction's own.
+    StateStatements, STATE { begin_immediate, commit, rollback, data_version, state, put_state, touch }
+}
+statements! {
+    /// Tasks.
+    TaskStatements, TASKS {
+        insert_task, put_body, body, put_carried_history,
+        task, task_by_id, update_task, put_progress, put_result, delete_task,
+        next_due, promote, ready_tasks,
+        dead_tasks, expired_tasks, finished_tasks, purgeable_tasks, dead_tasks_of_queue,
+    }
+}
+statements! {
+    /// Histories.
+    HistoryStatements, HISTORY {
+        history, put_history, put_attempt, next_attempt, delete_attempt, newest_attempts,
+    }
+}
+statements! {
+    /// Queues and secrets.
+    QueueStatements, QUEUES {
+        queue_by_name, queue_name, insert_queue, add_counts, counts, forget_empty_queues,
+        put_queue, delete_queue, put_secret, secret,
+    }
+}

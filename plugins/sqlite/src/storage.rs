@@ -1,0 +1,197 @@
+//! `impl Storage`: one short method per operation. What changes anything goes to the writer, and
+//! what reads goes to a reader.
+
+use crate::{
+    admission,
+    checkpoint::Checkpointer,
+    claims,
+    config::{OpenError, SqliteOptions},
+    connection, dead_letters, holding, migrations, queues,
+    reader::Readers,
+    reads::not_found,
+    sweeps,
+    writer::Writer,
+};
+use async_trait::async_trait;
+use rdq_spi::{
+    Admission, Cancelled, Capabilities, ClaimParams, ClaimRef, Claimed, DlqListParams, DueHints,
+    Durability, ExtendParams, Extended, HintHub, ListParams, NewTask, Page, PurgeParams,
+    QueueConfig, QueueName, QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result,
+    Step, Storage, StorageError, SweepParams, Swept, Task, TaskId,
+};
+use std::{path::Path, sync::Arc, time::Duration};
+
+/// Tasks in one SQLite file, which several processes may share. Dropping it finishes what was
+/// begun and closes the file.
+#[derive(Debug)]
+pub struct SqliteStorage {
+    writer: Writer,
+    readers: Arc<Readers>,
+    hub: Arc<HintHub>,
+}
+
+impl SqliteStorage {
+    /// Opens the file, making or upgrading it where needed.
+    pub async fn open(path: &Path, options: SqliteOptions) -> Result<Self, OpenError> {
+        let path = path.to_owned();
+        let open = tokio::task::spawn_blocking(move || Self::open_blocking(&path, &options));
+        open.await.unwrap_or_else(|error| Err(OpenError::Thread(std::io::Error::other(error))))
+    }
+
+    fn open_blocking(path: &Path, options: &SqliteOptions) -> Result<Self, OpenError> {
+        connection::check_library()?;
+        let path = connection::plain_path(path)?;
+        let db = connection::open_writer(&path)?;
+        migrations::migrate(&db)?;
+        Checkpointer::observe(&db);
+        let readers = (0..options.readers.max(1))
+            .map(|_| connection::open_reader(&path))
+            .collect::<Result<_, _>>()?;
+        let hub = Arc::new(HintHub::default());
+        let writer = Writer::start(db, Checkpointer::start(&path)?, Arc::clone(&hub))?;
+        Ok(Self { writer, readers: Arc::new(Readers::new(readers)), hub })
+    }
+}
+
+#[async_trait]
+impl Storage for SqliteStorage {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            durability: Durability::PowerCut,
+            notify: true,
+            filter_pushdown: true,
+            batch_enqueue: true,
+        }
+    }
+
+    async fn ping(&self) -> Result<()> {
+        self.readers.call("ping", |_| Ok(())).await?;
+        self.writer.call("ping", 1, |tx| tx.touch()).await
+    }
+
+    async fn close(&self) {
+        self.readers.close();
+        self.writer.close().await;
+        self.hub.close();
+    }
+
+    async fn enqueue(&self, tasks: Vec<NewTask>) -> Result<Vec<Result<Admission>>> {
+        let cost = tasks.iter().map(|task| cost_of(task.envelope.len())).sum();
+        self.writer
+            .call("enqueue", cost, move |tx| {
+                tasks.iter().map(|task| admission::enqueue(tx, task)).collect()
+            })
+            .await
+    }
+
+    async fn claim_due(&self, claims: Vec<ClaimParams>) -> Result<Vec<Result<Claimed>>> {
+        let cost = claims.iter().map(|params| params.limit as usize).sum();
+        self.writer
+            .call("claim_due", cost, move |tx| {
+                claims.iter().map(|params| claims::claim_due(tx, params).map(Ok)).collect()
+            })
+            .await
+    }
+
+    async fn extend_leases(&self, leases: Vec<ExtendParams>) -> Result<Vec<Result<Extended>>> {
+        self.writer
+            .call("extend_leases", leases.len(), move |tx| {
+                leases.iter().map(|lease| holding::extend(tx, lease)).collect()
+            })
+            .await
+    }
+
+    async fn resolve(&self, resolutions: Vec<Resolution>) -> Result<Vec<Result<Resolved>>> {
+        self.writer
+            .call("resolve", resolutions.len(), move |tx| {
+                resolutions.iter().map(|resolution| holding::resolve(tx, resolution)).collect()
+            })
+            .await
+    }
+
+    async fn live_claims(&self, claims: Vec<ClaimRef>) -> Result<Vec<Option<Duration>>> {
+        self.readers.call("live_claims", move |snapshot| snapshot.live_claims(&claims)).await
+    }
+
+    async fn cancel(&self, tasks: Vec<TaskId>) -> Result<Vec<Result<Cancelled>>> {
+        self.writer
+            .call("cancel", tasks.len(), move |tx| {
+                tasks.iter().map(|task| holding::cancel(tx, task)).collect()
+            })
+            .await
+    }
+
+    async fn get(&self, task: TaskId) -> Result<Task> {
+        self.readers
+            .call("get", move |snapshot| Ok(snapshot.get(&task)?.ok_or_else(|| not_found(task))))
+            .await?
+    }
+
+    async fn list(&self, params: ListParams) -> Result<Page> {
+        self.readers.call("list", move |snapshot| snapshot.list(&params)).await?
+    }
+
+    async fn dlq_list(&self, params: DlqListParams) -> Result<Page> {
+        self.readers.call("dlq_list", move |snapshot| snapshot.dlq_list(&params)).await?
+    }
+
+    async fn redrive(&self, params: RedriveParams) -> Result<Step> {
+        let cost = params.limit as usize;
+        self.writer.call("redrive", cost, move |tx| dead_letters::redrive(tx, &params)).await?
+    }
+
+    async fn purge(&self, params: PurgeParams) -> Result<Step> {
+        let cost = params.limit as usize;
+        self.writer.call("purge", cost, move |tx| dead_letters::purge(tx, &params)).await?
+    }
+
+    async fn stats(&self, queue: QueueName) -> Result<QueueStats> {
+        self.readers.call("stats", move |snapshot| snapshot.stats(&queue)).await
+    }
+
+    async fn sweep(&self, params: SweepParams) -> Result<Swept> {
+        let cost = params.limit as usize;
+        self.writer.call("sweep", cost, move |tx| sweeps::sweep(tx, &params)).await
+    }
+
+    async fn queue_names(&self, after: Option<QueueName>, limit: u32) -> Result<Vec<QueueName>> {
+        self.readers
+            .call("queue_names", move |snapshot| snapshot.queue_names(after.as_ref(), limit))
+            .await
+    }
+
+    async fn put_queue(&self, queue: QueueName, config: QueueConfig) -> Result<QueueRecord> {
+        let json = serde_json::to_string(&config).map_err(|error| StorageError::Internal {
+            operation: "put_queue",
+            source: error.into(),
+        })?;
+        self.writer.call("put_queue", 1, move |tx| queues::put(tx, &queue, &config, &json)).await?
+    }
+
+    async fn queue_records(&self) -> Result<Vec<QueueRecord>> {
+        self.readers.call("queue_records", |snapshot| snapshot.queue_records()).await
+    }
+
+    async fn delete_queue(&self, queue: QueueName) -> Result<bool> {
+        self.writer.call("delete_queue", 1, move |tx| queues::delete(tx, &queue)).await?
+    }
+
+    async fn shared_secret(&self, name: &str, candidate: Vec<u8>) -> Result<Vec<u8>> {
+        let name = name.to_owned();
+        self.writer
+            .call("shared_secret", 1, move |tx| queues::shared_secret(tx, &name, &candidate))
+            .await
+    }
+
+    async fn wait_due(&self, queues: Vec<QueueName>) -> Result<DueHints> {
+        // Subscribed before the writer looks, so that nothing falls in between.
+        let hints = self.hub.subscribe(&queues);
+        self.writer.watch()?;
+        Ok(hints)
+    }
+}
+
+/// About what a transaction spends on a task with so many bytes.
+fn cost_of(bytes: usize) -> usize {
+    1 + (bytes >> 10)
+}

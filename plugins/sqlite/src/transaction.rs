@@ -1,0 +1,247 @@
+//! One write transaction: its instant, its counters, what it changed of the queues' counts, and
+//! whom it will wake. What it does to tasks stands in the modules that use it; when it begins and
+//! commits is the writer's business.
+
+use crate::{
+    clock::Clock,
+    errors::{Sql, corrupt},
+    lanes,
+    rows::TaskRow,
+    statements::Statements,
+};
+use rdq_spi::{ClaimToken, QueueName, TaskStatus, Timestamp};
+use rusqlite::{OptionalExtension as _, params};
+use std::{collections::HashMap, time::Duration};
+
+/// Empty queues forgotten in one transaction.
+const FORGET_MAX: i64 = 100;
+
+/// A write transaction.
+pub(crate) struct Tx<'s, 'c> {
+    pub(crate) sql: &'s mut Statements<'c>,
+    /// The storage's now: one instant for the whole transaction.
+    pub(crate) now: Timestamp,
+    pub(crate) store_id: [u8; 8],
+    clock: Clock,
+    seq: i64,
+    generation: i64,
+    finish_seq: i64,
+    queues: HashMap<QueueName, i64>,
+    counts: HashMap<i64, [i64; 5]>,
+    hints: HashMap<i64, Timestamp>,
+}
+
+/// A queue where something will be due, and how soon.
+pub(crate) type Hint = (QueueName, Duration);
+
+impl<'s, 'c> Tx<'s, 'c> {
+    /// Reads the clock and the counters. The transaction has begun, so nobody else moves them.
+    pub(crate) fn start(sql: &'s mut Statements<'c>) -> Sql<Self> {
+        let (store_id, clock, seq, generation, finish_seq) =
+            sql.state.state.query_row([], |row| {
+                let clock = Clock { now: row.get(1)?, host_now: row.get(2)? };
+                Ok((row.get(0)?, clock.advanced(), row.get(3)?, row.get(4)?, row.get(5)?))
+            })?;
+        Ok(Self {
+            sql,
+            now: clock.timestamp(),
+            store_id,
+            clock,
+            seq,
+            generation,
+            finish_seq,
+            queues: HashMap::new(),
+            counts: HashMap::new(),
+            hints: HashMap::new(),
+        })
+    }
+
+    /// Writes clock, counters and counts, and says whom to wake once it is committed.
+    pub(crate) fn finish(mut self) -> Sql<Vec<Hint>> {
+        self.put_counts()?;
+        self.sql.state.put_state.execute(params![
+            self.clock.now,
+            self.clock.host_now,
+            self.seq,
+            self.generation,
+            self.finish_seq
+        ])?;
+        let hints: Vec<_> = self.hints.iter().map(|(queue, due)| (*queue, *due)).collect();
+        hints.into_iter().map(|(queue, due)| Ok((self.name(queue)?, due.since(self.now)))).collect()
+    }
+
+    /// Writes, so that the commit proves that writing works.
+    pub(crate) fn touch(&mut self) -> Sql<()> {
+        self.sql.state.touch.execute([]).map(|_| ())
+    }
+
+    /// The next number of an admission.
+    pub(crate) fn next_seq(&mut self) -> i64 {
+        self.seq += 1;
+        self.seq
+    }
+
+    /// The next claim's generation.
+    pub(crate) fn next_generation(&mut self) -> i64 {
+        self.generation += 1;
+        self.generation
+    }
+
+    /// The generation of the newest claim.
+    pub(crate) fn generation(&self) -> i64 {
+        self.generation
+    }
+
+    /// The next number of a task's end.
+    pub(crate) fn next_finish_seq(&mut self) -> i64 {
+        self.finish_seq += 1;
+        self.finish_seq
+    }
+
+    /// The token of a claim of this store.
+    pub(crate) fn token(&self, task: i64, generation: i64) -> ClaimToken {
+        crate::token::Token { store_id: self.store_id, task, generation }.encode()
+    }
+
+    /// The queue's number, if it exists.
+    pub(crate) fn find_queue(&mut self, name: &QueueName) -> Sql<Option<i64>> {
+        if let Some(queue) = self.queues.get(name) {
+            return Ok(Some(*queue));
+        }
+        let found = self
+            .sql
+            .queues
+            .queue_by_name
+            .query_row([name.as_str()], |row| row.get(0))
+            .optional()?;
+        if let Some(queue) = found {
+            self.queues.insert(name.clone(), queue);
+        }
+        Ok(found)
+    }
+
+    /// The queue's number; it exists from now on. `None` if there are more than numbers.
+    pub(crate) fn queue(&mut self, name: &QueueName) -> Sql<Option<i64>> {
+        if let Some(queue) = self.find_queue(name)? {
+            return Ok(Some(queue));
+        }
+        let queue =
+            self.sql.queues.insert_queue.query_row([name.as_str()], |row| row.get::<_, i64>(0))?;
+        if queue > lanes::QUEUE_MAX {
+            self.delete_queue(queue)?;
+            return Ok(None);
+        }
+        self.queues.insert(name.clone(), queue);
+        Ok(Some(queue))
+    }
+
+    /// Forgets a queue that holds nothing. Says whether it had a configuration.
+    pub(crate) fn delete_queue(&mut self, queue: i64) -> Sql<bool> {
+        self.queues.retain(|_, known| *known != queue);
+        self.hints.remove(&queue);
+        self.sql.queues.delete_queue.query_row([queue], |row| row.get(0))
+    }
+
+    fn name(&mut self, queue: i64) -> Sql<QueueName> {
+        if let Some((name, _)) = self.queues.iter().find(|(_, known)| **known == queue) {
+            return Ok(name.clone());
+        }
+        self.sql
+            .queues
+            .queue_name
+            .query_row([queue], |row| Ok(QueueName::stored(row.get_ref(0)?.as_str()?)))
+    }
+
+    /// Counts a task that entered, left, or changed its status.
+    pub(crate) fn count(&mut self, queue: i64, from: Option<TaskStatus>, to: Option<TaskStatus>) {
+        let counts = self.counts.entry(queue).or_default();
+        for (status, change) in [(from, -1), (to, 1)] {
+            if let Some(status) = status {
+                counts[index(status)] += change;
+            }
+        }
+    }
+
+    /// How many tasks the queue holds, by status.
+    pub(crate) fn counts(&mut self, queue: i64) -> Sql<[i64; 5]> {
+        self.put_counts()?;
+        self.sql.queues.counts.query_row([queue], |row| {
+            Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?])
+        })
+    }
+
+    fn put_counts(&mut self) -> Sql<()> {
+        for (queue, counts) in self.counts.drain() {
+            let [pending, in_flight, succeeded, dead, cancelled] = counts;
+            self.sql
+                .queues
+                .add_counts
+                .execute(params![queue, pending, in_flight, succeeded, dead, cancelled])?;
+        }
+        Ok(())
+    }
+
+    /// Forgets some queues that hold nothing.
+    pub(crate) fn forget_empty_queues(&mut self) -> Sql<()> {
+        self.put_counts()?;
+        if self.sql.queues.forget_empty_queues.execute([FORGET_MAX])? > 0 {
+            // A hint for one of them would look for its name, and there is nothing to be due.
+            self.queues.clear();
+            self.hints.clear();
+        }
+        Ok(())
+    }
+
+    /// Wakes those who wait for the queue, once this is committed.
+    pub(crate) fn hint(&mut self, queue: i64, due: Timestamp) {
+        let soonest = self.hints.entry(queue).or_insert(due);
+        *soonest = due.min(*soonest);
+    }
+
+    /// Writes a task back as it is now; it was in `from` before.
+    pub(crate) fn put(&mut self, row: &TaskRow, from: TaskStatus) -> Sql<()> {
+        if row.status != from {
+            self.count(row.queue, Some(from), Some(row.status));
+        }
+        let millis = |at: Option<Timestamp>| at.map(Timestamp::millis);
+        let changed = self.sql.tasks.update_task.execute(params![
+            row.task,
+            row.lane,
+            row.at,
+            lanes::status_number(row.status),
+            row.generation,
+            row.ending.encode(),
+            row.attempt_count,
+            row.redrive_count,
+            row.lease_expired_count,
+            row.last_attempt_no,
+            millis(row.next_attempt_at),
+            millis(row.lease_expires_at),
+            millis(row.claimed_at),
+            row.claimed_by.as_ref().map(rdq_spi::WorkerId::as_str),
+            millis(row.finished_at),
+            millis(row.purge_at),
+            row.final_error_type,
+            row.history.in_table,
+            row.history.only,
+        ])?;
+        if changed == 1 { Ok(()) } else { Err(corrupt("task")) }
+    }
+
+    /// Removes a task, and with it its body and history.
+    pub(crate) fn remove(&mut self, task: i64, queue: i64, status: TaskStatus) -> Sql<()> {
+        self.sql.tasks.delete_task.execute([task])?;
+        self.count(queue, Some(status), None);
+        Ok(())
+    }
+}
+
+fn index(status: TaskStatus) -> usize {
+    match status {
+        TaskStatus::Pending => 0,
+        TaskStatus::InFlight => 1,
+        TaskStatus::Succeeded => 2,
+        TaskStatus::Dead => 3,
+        TaskStatus::Cancelled => 4,
+    }
+}

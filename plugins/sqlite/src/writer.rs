@@ -1,0 +1,306 @@
+//! The one thread that writes. It takes every call that waits, runs them in one transaction, commits
+//! once, and then answers: no timer, and an idle store's call costs one commit of its own. It knows
+//! nothing of what calls do. Between calls it notices what other processes committed.
+
+use crate::{
+    checkpoint::{self, Checkpointer},
+    clock::Deadline,
+    config::OpenError,
+    errors::{Failure, Sql},
+    statements::Statements,
+    transaction::{Hint, Tx},
+    waiting,
+};
+use rdq_spi::{HintHub, Result, StorageError};
+use rusqlite::Connection;
+use std::{
+    io,
+    sync::{
+        Arc,
+        mpsc::{self, RecvTimeoutError},
+    },
+    time::Duration,
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+/// Cost of what may wait in memory, in rows or KiB: more callers wait for their turn to wait.
+const WAITING_COST_MAX: u32 = 1 << 16;
+/// Cost of one transaction: a bound on how long a lone call waits behind others.
+const BATCH_COST_MAX: u32 = 1 << 12;
+/// While somebody waits for hints, other processes' commits are looked for this often.
+const FOREIGN_POLL: Duration = Duration::from_millis(1);
+
+/// A call, as the writer sees it.
+trait Job: Send {
+    fn cost(&self) -> u32;
+    fn run(&mut self, tx: &mut Tx<'_, '_>) -> Sql<()>;
+    fn succeed(self: Box<Self>);
+    fn fail(self: Box<Self>, failure: &Failure);
+}
+
+struct Call<T, W> {
+    operation: &'static str,
+    work: W,
+    answer: Option<T>,
+    to: oneshot::Sender<Result<T>>,
+    cost: OwnedSemaphorePermit,
+}
+
+impl<T: Send, W: Fn(&mut Tx<'_, '_>) -> Sql<T> + Send> Job for Call<T, W> {
+    fn cost(&self) -> u32 {
+        u32::try_from(self.cost.num_permits()).unwrap_or(u32::MAX)
+    }
+
+    fn run(&mut self, tx: &mut Tx<'_, '_>) -> Sql<()> {
+        self.answer = Some((self.work)(tx)?);
+        Ok(())
+    }
+
+    // The caller may be gone; what it asked for is done all the same.
+    fn succeed(self: Box<Self>) {
+        if let Some(answer) = self.answer {
+            let _ = self.to.send(Ok(answer));
+        }
+    }
+
+    fn fail(self: Box<Self>, failure: &Failure) {
+        let _ = self.to.send(Err(failure.answer(self.operation)));
+    }
+}
+
+enum Message {
+    Job(Box<dyn Job>),
+    /// Somebody began to wait for hints.
+    Watch,
+    Close(oneshot::Sender<()>),
+}
+
+/// The handle to the thread. Dropping it ends the thread once everything sent to it is done.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    messages: mpsc::Sender<Message>,
+    room: Arc<Semaphore>,
+}
+
+impl Writer {
+    /// Starts the thread on this connection.
+    pub(crate) fn start(
+        db: Connection,
+        checkpointer: Checkpointer,
+        hub: Arc<HintHub>,
+    ) -> std::result::Result<Self, OpenError> {
+        // Statements borrow the connection, so that they are prepared there; here it is checked
+        // that they can be.
+        drop(Statements::prepare(&db)?);
+        let (messages, inbox) = mpsc::channel();
+        std::thread::Builder::new()
+            .name("rdq-sqlite-writer".into())
+            .spawn(move || {
+                let end = match Statements::prepare(&db) {
+                    Ok(sql) => Thread::new(&db, sql, checkpointer, hub).serve(&inbox),
+                    Err(error) => {
+                        tracing::error!(%error, "the writer cannot prepare its statements");
+                        None
+                    }
+                };
+                checkpoint::before_close(&db);
+                drop(db);
+                if let Some(closed) = end {
+                    let _ = closed.send(());
+                }
+            })
+            .map_err(OpenError::Thread)?;
+        Ok(Self { messages, room: Arc::new(Semaphore::new(WAITING_COST_MAX as usize)) })
+    }
+
+    /// Runs `work` in a transaction with others and answers after its commit. It may run more than
+    /// once, each time on what was there before. `cost` is about the rows or the KiB it touches.
+    /// Once sent it runs to its end, even if this future is dropped.
+    pub(crate) async fn call<T, W>(
+        &self,
+        operation: &'static str,
+        cost: usize,
+        work: W,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        W: Fn(&mut Tx<'_, '_>) -> Sql<T> + Send + 'static,
+    {
+        let cost = u32::try_from(cost).unwrap_or(u32::MAX).clamp(1, WAITING_COST_MAX);
+        let cost = Arc::clone(&self.room)
+            .acquire_many_owned(cost)
+            .await
+            .map_err(|_| StorageError::Closed)?;
+        let (to, answer) = oneshot::channel();
+        let call = Box::new(Call { operation, work, answer: None, to, cost });
+        self.messages.send(Message::Job(call)).map_err(|_| StorageError::Closed)?;
+        answer.await.unwrap_or_else(|_| {
+            let source = io::Error::other("the writer ended before it answered").into();
+            Err(StorageError::OutcomeUnknown { operation, source })
+        })
+    }
+
+    /// Says that somebody waits for hints now.
+    pub(crate) fn watch(&self) -> Result<()> {
+        if self.room.is_closed() {
+            return Err(StorageError::Closed);
+        }
+        self.messages.send(Message::Watch).map_err(|_| StorageError::Closed)
+    }
+
+    /// Finishes what was sent, moves the log into the file, and ends the thread.
+    pub(crate) async fn close(&self) {
+        self.room.close();
+        let (closed, wait) = oneshot::channel();
+        if self.messages.send(Message::Close(closed)).is_ok() {
+            let _ = wait.await;
+        }
+    }
+}
+
+struct Thread<'c> {
+    db: &'c Connection,
+    sql: Statements<'c>,
+    checkpointer: Checkpointer,
+    hub: Arc<HintHub>,
+    data_version: i64,
+    /// When something is due next that somebody may wait for.
+    next_due: Option<Deadline>,
+}
+
+impl<'c> Thread<'c> {
+    fn new(
+        db: &'c Connection,
+        sql: Statements<'c>,
+        checkpointer: Checkpointer,
+        hub: Arc<HintHub>,
+    ) -> Self {
+        Self { db, sql, checkpointer, hub, data_version: 0, next_due: None }
+    }
+
+    /// Serves until it is told to close, or until nobody can send any more.
+    fn serve(mut self, inbox: &mpsc::Receiver<Message>) -> Option<oneshot::Sender<()>> {
+        let mut waiting = None;
+        loop {
+            let message = match waiting.take() {
+                Some(message) => message,
+                None if self.hub.is_watched() => match inbox.recv_timeout(FOREIGN_POLL) {
+                    Ok(message) => message,
+                    Err(RecvTimeoutError::Timeout) => {
+                        self.look_around();
+                        continue;
+                    }
+                    Err(RecvTimeoutError::Disconnected) => return None,
+                },
+                None => inbox.recv().ok()?,
+            };
+            match message {
+                Message::Job(first) => {
+                    let mut cost = first.cost();
+                    let mut batch = vec![first];
+                    while cost < BATCH_COST_MAX && waiting.is_none() {
+                        match inbox.try_recv() {
+                            Ok(Message::Job(job)) => {
+                                cost = cost.saturating_add(job.cost());
+                                batch.push(job);
+                            }
+                            Ok(message) => waiting = Some(message),
+                            Err(_) => break,
+                        }
+                    }
+                    self.run_batch(batch);
+                    self.look_around();
+                    self.checkpointer.after_commit(self.db);
+                }
+                Message::Watch => self.hint_watched(),
+                Message::Close(closed) => return Some(closed),
+            }
+        }
+    }
+
+    fn run_batch(&mut self, mut batch: Vec<Box<dyn Job>>) {
+        match self.run_transaction(&mut batch) {
+            Ok(hints) => {
+                batch.into_iter().for_each(Job::succeed);
+                for (queue, due_in) in hints {
+                    self.hub.hint(&queue, due_in);
+                    self.wake_in(due_in);
+                }
+            }
+            // The cause may be one call's, and the others need not share its fate.
+            Err(failure) if batch.len() > 1 && failure.may_be_one_calls_own() => {
+                batch.into_iter().for_each(|job| self.run_batch(vec![job]));
+            }
+            Err(failure) => batch.into_iter().for_each(|job| job.fail(&failure)),
+        }
+    }
+
+    fn run_transaction(&mut self, batch: &mut [Box<dyn Job>]) -> Result<Vec<Hint>, Failure> {
+        let changes = self.db.total_changes();
+        self.sql.state.begin_immediate.execute([]).map_err(Failure::before_commit)?;
+        let hints = run(self.db, &mut self.sql, changes, batch).and_then(|hints| {
+            self.sql.state.commit.execute([]).map_err(Failure::of_commit)?;
+            Ok(hints)
+        });
+        if let Err(failure) = &hints {
+            // SQLite may have rolled back already.
+            if !self.db.is_autocommit() {
+                if let Err(error) = self.sql.state.rollback.execute([]) {
+                    tracing::error!(%error, "a failed transaction could not be rolled back");
+                }
+            }
+            tracing::warn!(?failure, calls = batch.len(), "a transaction failed");
+        }
+        hints
+    }
+
+    /// Other processes send no hints; the file's version says that they have been here. And what
+    /// was known to be due later is due at last.
+    fn look_around(&mut self) {
+        if !self.hub.is_watched() {
+            return;
+        }
+        let version = self.sql.state.data_version.query_row([], |row| row.get(0));
+        let others_wrote = version
+            .is_ok_and(|version| std::mem::replace(&mut self.data_version, version) != version);
+        if others_wrote || self.next_due.is_some_and(Deadline::has_passed) {
+            self.hint_watched();
+        }
+    }
+
+    fn hint_watched(&mut self) {
+        match waiting::hint_watched(&mut self.sql, &self.hub) {
+            Ok(next_due_in) => {
+                self.next_due = None;
+                next_due_in.into_iter().for_each(|due_in| self.wake_in(due_in));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the queues that somebody waits for could not be read");
+            }
+        }
+    }
+
+    fn wake_in(&mut self, due_in: Duration) {
+        if !due_in.is_zero() {
+            let due = Deadline::after(due_in);
+            self.next_due = Some(self.next_due.map_or(due, |next| next.min(due)));
+        }
+    }
+}
+
+fn run(
+    db: &Connection,
+    sql: &mut Statements<'_>,
+    changes_before: u64,
+    batch: &mut [Box<dyn Job>],
+) -> Result<Vec<Hint>, Failure> {
+    let run = || -> Sql<Vec<Hint>> {
+        let mut tx = Tx::start(sql)?;
+        for job in batch {
+            job.run(&mut tx)?;
+        }
+        // What changed nothing needs no commit of its own, and no sync.
+        if db.total_changes() == changes_before { Ok(Vec::new()) } else { tx.finish() }
+    };
+    run().map_err(Failure::before_commit)
+}
