@@ -1,7 +1,7 @@
 //! Runs cases: as a test binary, inside another program, or one by one. It judges nothing itself.
 
 use crate::{Fixture, cases::all};
-use futures::future::BoxFuture;
+use futures::future::LocalBoxFuture;
 use libtest_mimic::{Arguments, Completion, Trial};
 use std::{fmt, time::Duration};
 use tokio::runtime::{Builder, Runtime};
@@ -20,7 +20,7 @@ pub struct Case {
     pub name: &'static str,
     /// Why the case does not apply to this fixture, if it does not.
     pub ignored: Option<&'static str>,
-    pub(crate) story: Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>,
+    pub(crate) story: Box<dyn Fn() -> LocalBoxFuture<'static, ()> + Send + Sync>,
 }
 
 impl Case {

@@ -1,12 +1,29 @@
 //! Every case of the kit, by area, and the list of them. A case draws its names and ids at random and
 //! counts only what is its own; it stays within the defaults of a queue.
 
-mod claim;
 mod enqueue;
+mod round_trip;
+mod claim;
+mod order;
 mod lease;
 mod resolve;
+mod replay;
+mod cancel;
+mod history;
+mod dead_letter;
+mod paging;
+mod sweep;
+mod stats;
+mod queues;
+mod names;
+mod bounds;
+mod clock;
+mod hints;
+mod durable;
+mod capabilities;
 
 use crate::{Case, Fixture};
+use rdq_spi::Durability;
 
 /// What a case needs beyond a store. One that lacks it is shown as ignored, with the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,13 +32,27 @@ enum Needs {
     Store,
     /// No engine between: the case is about what an engine decides or hides.
     Direct,
+    /// Dead-letter filters; an engine evaluates those that the storage does not.
+    Filters,
+    /// Hints.
+    Hints,
+    /// No hints, and no engine that makes some itself.
+    NoHints,
+    /// A store that survives a restart, and that the case may restart.
+    Restarts,
 }
 
 impl Needs {
     fn lacking<F: Fixture>(self) -> Option<&'static str> {
+        let can = F::CAPABILITIES;
         let (has, reason) = match self {
             Self::Store => (true, ""),
             Self::Direct => (!F::THROUGH_ENGINE, "an engine stands between"),
+            Self::Filters => (can.filter_pushdown || F::THROUGH_ENGINE, "no filter_pushdown"),
+            Self::Hints => (can.notify, "no notify"),
+            Self::NoHints => (!can.notify && !F::THROUGH_ENGINE, "the store has notify"),
+            Self::Restarts if !F::ISOLATED => (false, "the store is not the kit's to restart"),
+            Self::Restarts => (can.durability > Durability::None, "the store is not durable"),
         };
         (!has).then_some(reason)
     }
@@ -40,13 +71,143 @@ macro_rules! case {
 }
 
 /// Every case. One left out of this list is dead code, which does not build.
+#[rustfmt::skip] // A table: one case a line.
 pub(crate) fn all<F: Fixture>() -> Vec<Case> {
     vec![
         case!("IdempotentEnqueue", Store, enqueue::a_repeated_id_is_the_same_task),
+        case!("IdempotentEnqueue", Store, enqueue::a_finished_task_is_not_admitted_again),
+        case!("IdempotentEnqueue", Store, enqueue::an_id_of_another_queue_is_a_conflict),
+        case!("IdempotentEnqueue", Store, enqueue::a_batch_answers_each_task_in_its_order),
+        case!("IdempotentEnqueue", Store, enqueue::one_of_fifty_concurrent_admissions_creates),
+        case!("IdempotentEnqueue", Store, enqueue::two_queues_that_race_for_an_id_do_not_both_get_it),
+        case!("LosslessRoundTrip", Store, enqueue::what_is_carried_over_is_kept),
+        case!("StorageClock", Store, enqueue::an_admitted_task_is_pending_and_due_when_it_says),
+        case!("LosslessRoundTrip", Store, round_trip::every_answer_holds_what_was_sent),
+        case!("LosslessRoundTrip", Store, round_trip::payloads_of_every_size_come_back),
+        case!("LosslessRoundTrip", Store, round_trip::what_a_worker_reports_comes_back),
+        case!("LosslessRoundTrip", Store, round_trip::carried_over_records_come_back),
         case!("NoDoubleClaim", Store, claim::a_task_is_handed_out_once),
+        case!("NoDoubleClaim", Store, claim::claims_of_one_call_share_no_task),
+        case!("NoDoubleClaim", Store, claim::a_claim_takes_from_its_queues_alone),
+        case!("StorageClock", Store, claim::a_claim_shows_what_it_left),
+        case!("NoDoubleClaim", Store, claim::nothing_due_is_an_empty_answer),
         case!("NoPolicy", Direct, claim::a_task_with_spent_attempts_is_handed_out),
+        case!("NoPolicy", Direct, claim::the_workers_lease_wins_then_the_tasks_then_the_queues),
+        case!("GenerationsGrow", Store, claim::generations_grow_over_purge_and_readmission),
+        case!("Fencing", Store, claim::tokens_of_an_earlier_life_are_stale),
+        case!("OrderedByPriorityThenDue", Store, order::priority_then_due_then_admission),
+        case!("OrderedByPriorityThenDue", Store, order::a_batch_is_admitted_in_its_order),
+        case!("OrderedByPriorityThenDue", Store, order::a_lapsed_task_counts_from_its_leases_end),
+        case!("OrderedByPriorityThenDue", Store, order::a_retry_is_ordered_by_its_new_due_time),
+        case!("Fairness", Store, order::a_full_queue_does_not_starve_another),
+        case!("StorageClock", Direct, order::a_claim_says_when_to_come_again),
         case!("LeaseRecoveryCounts", Store, lease::a_reclaim_appends_and_counts),
+        case!("NoDoubleClaim", Store, lease::a_lease_that_runs_is_not_reclaimed),
+        case!("LeaseRecoveryCounts", Store, lease::every_lapse_is_recorded),
+        case!("StorageClock", Store, lease::a_heartbeat_resets_the_lease_both_ways),
+        case!("Fencing", Store, lease::a_heartbeat_after_the_lapse_keeps_the_claim),
+        case!("LosslessRoundTrip", Store, lease::a_checkpoint_is_kept_replaced_and_cleared),
+        case!("Fencing", Store, lease::a_resolved_claim_is_not_extended),
+        case!("Bounded", Direct, lease::no_heartbeat_reaches_beyond_held_max),
+        case!("Fencing", Direct, lease::a_strict_heartbeat_after_the_lapse_is_stale),
+        case!("Fencing", Store, lease::heartbeats_of_a_batch_are_answered_each),
+        case!("Fencing", Store, lease::live_claims_are_told_from_dead_ones),
+        case!("AtomicTransitions", Store, resolve::each_call_leaves_what_it_says),
+        case!("StorageClock", Store, resolve::a_retry_is_due_when_the_call_says),
+        case!("StorageClock", Direct, resolve::a_release_is_never_due_before_now),
+        case!("History", Store, resolve::a_release_gives_the_attempt_out_again),
         case!("Fencing", Store, resolve::a_stale_token_changes_nothing),
+        case!("Fencing", Store, resolve::a_token_that_was_never_issued_is_stale),
+        case!("Fencing", Store, resolve::a_missing_task_is_not_found),
         case!("Fencing", Store, resolve::a_token_is_good_after_its_lease_until_the_reclaim),
+        case!("Fencing", Direct, resolve::a_strict_token_is_stale_from_the_deadline_on),
+        case!("ReplaySafeResolution", Direct, resolve::what_was_done_in_time_is_replayed_strictly_too),
+        case!("Fencing", Store, resolve::resolutions_of_a_batch_are_answered_each),
+        case!("GenerationsGrow", Direct, resolve::a_forgotten_task_is_gone_at_once),
+        case!("ReplaySafeResolution", Store, replay::the_same_call_again_succeeds_and_changes_nothing),
+        case!("ReplaySafeResolution", Store, replay::contents_are_not_compared),
+        case!("ReplaySafeResolution", Store, replay::another_call_with_a_spent_token_is_stale),
+        case!("ReplaySafeResolution", Store, replay::a_repeated_fail_gets_what_was_decided_first),
+        case!("ReplaySafeResolution", Store, replay::the_memory_ends_with_the_next_claim),
+        case!("ReplaySafeResolution", Store, replay::the_memory_ends_with_a_redrive_or_a_purge),
+        case!("ReplaySafeResolution", Store, replay::a_cancellation_does_not_end_the_memory),
+        case!("ReplaySafeResolution", Store, replay::one_of_many_concurrent_repetitions_does_it),
+        case!("Cancel", Store, cancel::a_pending_task_is_cancelled_without_a_record),
+        case!("Cancel", Store, cancel::a_task_in_flight_is_taken_from_its_holder),
+        case!("Cancel", Store, cancel::a_lapsed_task_is_cancelled_as_one_in_flight),
+        case!("Cancel", Store, cancel::a_finished_task_does_not_change),
+        case!("Cancel", Store, cancel::a_batch_is_answered_each),
+        case!("History", Direct, history::a_full_history_folds_and_never_blocks),
+        case!("History", Store, history::the_oldest_text_is_shed_first),
+        case!("History", Store, history::what_a_lapse_appends_sheds_too),
+        case!("StablePagination", Store, dead_letter::a_list_is_newest_first_and_of_one_queue),
+        case!("Bounded", Store, dead_letter::a_list_shows_the_final_attempt_or_all),
+        case!("Filters", Filters, dead_letter::a_filter_compares_exactly),
+        case!("Filters", Filters, dead_letter::a_filter_sees_the_final_attempt_alone),
+        case!("RedriveResets", Store, dead_letter::a_redrive_resets_and_the_history_persists),
+        case!("RedriveResets", Store, dead_letter::a_redrive_by_ids_takes_those_alone),
+        case!("Filters", Filters, dead_letter::a_redrive_by_filter_takes_what_matches),
+        case!("RedriveResets", Store, dead_letter::a_dry_run_counts_and_changes_nothing),
+        case!("Bounded", Direct, dead_letter::steps_are_bounded_and_cover_all),
+        case!("RedriveResets", Direct, dead_letter::a_redrive_spaces_the_due_times),
+        case!("RedriveResets", Direct, dead_letter::a_redrive_never_takes_what_died_again),
+        case!("Purge", Store, dead_letter::a_purge_removes_and_frees_the_id),
+        case!("Filters", Filters, dead_letter::a_purge_by_filter_takes_what_matches),
+        case!("StablePagination", Store, paging::entries_of_one_millisecond_are_told_apart),
+        case!("StablePagination", Store, paging::arrivals_and_departures_disturb_nobody_else),
+        case!("StablePagination", Store, paging::new_tasks_never_enter_a_list),
+        case!("StablePagination", Store, paging::a_list_is_of_one_status_if_asked),
+        case!("StablePagination", Store, paging::a_list_shows_histories_on_request),
+        case!("StablePagination", Store, paging::an_empty_list_is_one_empty_page),
+        case!("StablePagination", Store, paging::positions_that_nobody_minted_are_refused),
+        case!("Sweep", Store, sweep::what_expired_waiting_becomes_a_dead_letter),
+        case!("Sweep", Store, sweep::what_expires_in_flight_is_taken_from_its_holder),
+        case!("Sweep", Direct, sweep::nothing_is_expired_unless_asked),
+        case!("Sweep", Direct, sweep::expiry_goes_in_bounded_steps),
+        case!("Sweep", Direct, sweep::retention_removes_what_is_older_and_nothing_else),
+        case!("Sweep", Store, sweep::an_instant_bounds_retention_exclusively),
+        case!("Sweep", Direct, sweep::a_dead_letters_own_retention_wins),
+        case!("Sweep", Direct, sweep::removal_goes_in_bounded_steps),
+        case!("Sweep", Store, sweep::a_redriven_task_that_expired_dies_again),
+        case!("Stats", Store, stats::an_unknown_queue_has_zeroes),
+        case!("Stats", Store, stats::every_status_is_counted),
+        case!("Stats", Store, stats::what_waits_for_later_has_no_age),
+        case!("Stats", Store, stats::counts_equal_the_truth_after_a_churn),
+        case!("Queues", Store, queues::a_configuration_comes_back_and_is_replaced_whole),
+        case!("Queues", Store, queues::records_come_by_name),
+        case!("Queues", Store, queues::a_queue_that_holds_a_task_is_not_deleted),
+        case!("Queues", Store, queues::deleting_says_whether_there_was_one),
+        case!("Queues", Store, queues::queues_are_known_by_task_or_configuration),
+        case!("Queues", Direct, queues::every_server_gets_the_same_secret),
+        case!("LosslessRoundTrip", Store, names::queues_that_look_alike_are_apart),
+        case!("LosslessRoundTrip", Store, names::ids_that_look_alike_are_apart),
+        case!("Filters", Filters, names::handlers_and_error_types_that_look_alike_are_apart),
+        case!("LosslessRoundTrip", Store, names::workers_are_recorded_as_they_are_called),
+        case!("LosslessRoundTrip", Store, names::configurations_of_names_that_look_alike_are_apart),
+        case!("Bounded", Store, bounds::a_claim_is_bounded_in_items),
+        case!("Bounded", Direct, bounds::a_claim_is_bounded_in_bytes),
+        case!("Bounded", Direct, bounds::histories_count_in_a_claims_bytes),
+        case!("Bounded", Store, bounds::a_claim_carries_the_newest_attempts_lightly),
+        case!("Bounded", Direct, bounds::pages_are_bounded_in_bytes_and_go_on),
+        case!("StorageClock", Store, clock::instants_are_exact_from_year_1_to_9999),
+        case!("StorageClock", Store, clock::a_delay_beyond_the_year_9999_is_cut),
+        case!("StorageClock", Store, clock::durations_are_rounded_up),
+        case!("StorageClock", Store, clock::it_never_runs_backwards),
+        case!("Hints", Hints, hints::one_comes_at_once_if_a_task_is_due),
+        case!("Hints", Hints, hints::an_admission_is_heard_of),
+        case!("Hints", Hints, hints::a_task_that_waited_before_is_heard_of),
+        case!("Hints", Hints, hints::what_comes_back_is_heard_of),
+        case!("Hints", Hints, hints::a_lapse_is_heard_of),
+        case!("Hints", Hints, hints::a_heartbeat_that_shortens_is_heard_of),
+        case!("Hints", Hints, hints::a_redrive_is_heard_of),
+        case!("Hints", Hints, hints::nobody_who_waits_misses_it),
+        case!("Hints", Hints, hints::a_burst_is_worked_off_by_hints_alone),
+        case!("Durable", Restarts, durable::everything_survives_a_restart),
+        case!("GenerationsGrow", Restarts, durable::generations_grow_over_restarts),
+        case!("Closed", Store, durable::a_closed_handle_says_so),
+        case!("AtomicTransitions", Store, durable::a_write_is_seen_through_every_handle_at_once),
+        case!("Capabilities", Store, capabilities::they_are_what_the_fixture_claims),
+        case!("Capabilities", NoHints, capabilities::a_storage_without_hints_says_so),
+        case!("Capabilities", Store, capabilities::a_storage_that_is_up_answers),
     ]
 }

@@ -1,12 +1,17 @@
 //! Scene words: what the stories are told with. They hold no rule and judge nothing, but that a call
 //! which the story takes for granted succeeds.
 
+mod letters;
+
+pub(crate) use letters::*;
+
 use crate::{Random, envelope};
 use bytes::Bytes;
 use rdq_spi::{
-    Admission, Attempt, AttemptError, AttemptReport, Call, Claim, ClaimParams, ClaimQueue,
-    ClaimRef, Claimed, ExtendParams, Extended, Moment, NewTask, Outcome, Overrides, QueueName,
-    Resolution, Resolved, Result, Storage, StorageError, Task, TaskId, Timestamp, WorkerId,
+    Admission, Attempt, AttemptError, AttemptReport, Call, Cancelled, Claim, ClaimParams,
+    ClaimQueue, ClaimRef, Claimed, ExtendParams, Extended, Moment, NewTask, Outcome, Overrides,
+    QueueName, Resolution, Resolved, Result, Storage, StorageError, Task, TaskId, Timestamp,
+    WorkerId,
 };
 use std::time::Duration;
 
@@ -17,7 +22,7 @@ pub(crate) const LONG_LEASE: Duration = Duration::from_secs(3600);
 /// What cases put on their tasks so that the queue's own policy decides nothing.
 const MANY_ATTEMPTS: u32 = 100_000;
 /// More than any page or claim of the kit holds.
-const BYTES_MAX: usize = 3 << 20;
+pub(crate) const BYTES_MAX: usize = 3 << 20;
 
 /// A queue that nobody else uses.
 pub(crate) fn some_queue() -> QueueName {
@@ -269,6 +274,28 @@ pub(crate) fn carried_over(attempt_no: u32) -> Attempt {
         extra: Bytes::new(),
         folded_count: 0,
     }
+}
+
+/// Cancels one task.
+pub(crate) async fn cancel(store: &dyn Storage, task: &TaskId) -> Result<Cancelled> {
+    let mut answers = store.cancel(vec![task.clone()]).await.expect("cancel");
+    assert_eq!(answers.len(), 1, "one answer for one task");
+    answers.remove(0)
+}
+
+/// Whose claims these are, in their order.
+pub(crate) fn ids(claims: &[Claim]) -> Vec<TaskId> {
+    claims.iter().map(|claim| claim.task.id.clone()).collect()
+}
+
+/// Whose answers these are, in their order.
+pub(crate) fn task_ids(tasks: &[Task]) -> Vec<TaskId> {
+    tasks.iter().map(|task| task.id.clone()).collect()
+}
+
+/// Whether this is the answer to a task that is not there.
+pub(crate) fn is_not_found<T>(answer: &Result<T>) -> bool {
+    matches!(answer, Err(StorageError::NotFound { .. }))
 }
 
 /// Whether this is the answer to a token that was superseded or never issued.
