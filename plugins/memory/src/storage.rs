@@ -1,0 +1,187 @@
+//! `impl Storage`: one short method per operation. Each takes the lock once, for the whole batch,
+//! reads the clock under it, and tells the waiters afterwards.
+
+use crate::{admission::detached, clock::Clock, hints::hints, state::State};
+use async_trait::async_trait;
+use rdq_spi::{
+    Admission, Cancelled, Capabilities, ClaimParams, ClaimRef, Claimed, DlqListParams, DueHints,
+    Durability, ExtendParams, Extended, HintHub, ListParams, NewTask, Page, PurgeParams,
+    QueueConfig, QueueName, QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result,
+    Step, Storage, StorageError, SweepParams, Swept, Task, TaskId, Timestamp,
+};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::sync::watch;
+
+/// Tasks in the memory of this process. A clone is another handle on the same data; closing a
+/// handle leaves the others open.
+#[derive(Debug)]
+pub struct MemoryStorage {
+    shared: Arc<Shared>,
+    closed: watch::Sender<bool>,
+}
+
+/// What the handles on one store share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    pub(crate) hub: HintHub,
+    pub(crate) clock: Clock,
+}
+
+impl Shared {
+    /// Does one atomic step at one instant, then tells those who wait.
+    pub(crate) fn call<T>(&self, step: impl FnOnce(&mut State, Timestamp) -> T) -> T {
+        let mut state = self.lock();
+        // Under the lock, so that instants are in the order of the steps.
+        let now = self.clock.now();
+        let answer = step(&mut state, now);
+        let news = state.take_news(now);
+        drop(state);
+        for (queue, at) in news {
+            self.hub.hint(&queue, at.since(now));
+        }
+        answer
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl MemoryStorage {
+    /// An empty store. Its clock starts here, so within tokio's runtime it follows paused time.
+    pub fn new() -> Self {
+        let (state, hub, clock) = (Mutex::new(State::new()), HintHub::default(), Clock::start());
+        Self::handle(Arc::new(Shared { state, hub, clock }))
+    }
+
+    fn handle(shared: Arc<Shared>) -> Self {
+        Self { shared, closed: watch::Sender::new(false) }
+    }
+
+    fn call<T>(&self, step: impl FnOnce(&mut State, Timestamp) -> T) -> Result<T> {
+        self.check_open()?;
+        Ok(self.shared.call(step))
+    }
+
+    fn check_open(&self) -> Result<()> {
+        if *self.closed.borrow() { Err(StorageError::Closed) } else { Ok(()) }
+    }
+}
+
+impl Default for MemoryStorage {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clone for MemoryStorage {
+    fn clone(&self) -> Self {
+        Self::handle(self.shared.clone())
+    }
+}
+
+#[async_trait]
+impl Storage for MemoryStorage {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            durability: Durability::None,
+            notify: true,
+            filter_pushdown: true,
+            batch_enqueue: true,
+        }
+    }
+
+    async fn ping(&self) -> Result<()> {
+        self.check_open()
+    }
+
+    async fn close(&self) {
+        self.closed.send_replace(true);
+    }
+
+    async fn enqueue(&self, tasks: Vec<NewTask>) -> Result<Vec<Result<Admission>>> {
+        // Copied before the lock is taken, which is held for the shorter.
+        let tasks: Vec<_> = tasks.into_iter().map(detached).collect();
+        self.call(|state, now| tasks.into_iter().map(|task| state.enqueue(task, now)).collect())
+    }
+
+    async fn claim_due(&self, claims: Vec<ClaimParams>) -> Result<Vec<Result<Claimed>>> {
+        self.call(|state, now| claims.iter().map(|params| Ok(state.claim(params, now))).collect())
+    }
+
+    async fn extend_leases(&self, leases: Vec<ExtendParams>) -> Result<Vec<Result<Extended>>> {
+        self.call(|state, now| leases.into_iter().map(|lease| state.extend(lease, now)).collect())
+    }
+
+    async fn resolve(&self, resolutions: Vec<Resolution>) -> Result<Vec<Result<Resolved>>> {
+        self.call(|state, now| {
+            let resolved = resolutions.into_iter().map(|resolution| state.resolve(resolution, now));
+            resolved.collect()
+        })
+    }
+
+    async fn live_claims(&self, claims: Vec<ClaimRef>) -> Result<Vec<Option<Duration>>> {
+        self.call(|state, now| claims.iter().map(|claim| state.live(claim, now)).collect())
+    }
+
+    async fn cancel(&self, tasks: Vec<TaskId>) -> Result<Vec<Result<Cancelled>>> {
+        self.call(|state, now| tasks.iter().map(|task| state.cancel(task, now)).collect())
+    }
+
+    async fn get(&self, task: TaskId) -> Result<Task> {
+        self.call(|state, _| state.find(&task).map(|entry| entry.task.clone()))?
+    }
+
+    async fn list(&self, params: ListParams) -> Result<Page> {
+        self.call(|state, _| state.list(&params))?
+    }
+
+    async fn dlq_list(&self, params: DlqListParams) -> Result<Page> {
+        self.call(|state, _| state.dlq_list(&params))?
+    }
+
+    async fn redrive(&self, params: RedriveParams) -> Result<Step> {
+        self.call(|state, now| state.redrive(&params, now))?
+    }
+
+    async fn purge(&self, params: PurgeParams) -> Result<Step> {
+        self.call(|state, _| state.purge(&params))?
+    }
+
+    async fn stats(&self, queue: QueueName) -> Result<QueueStats> {
+        self.call(|state, now| state.stats(&queue, now))
+    }
+
+    async fn sweep(&self, params: SweepParams) -> Result<Swept> {
+        self.call(|state, now| state.sweep(&params, now))
+    }
+
+    async fn queue_names(&self, after: Option<QueueName>, limit: u32) -> Result<Vec<QueueName>> {
+        self.call(|state, _| state.queue_names(after.as_ref(), limit))
+    }
+
+    async fn put_queue(&self, queue: QueueName, config: QueueConfig) -> Result<QueueRecord> {
+        self.call(|state, now| state.put_queue(queue, config, now))
+    }
+
+    async fn queue_records(&self) -> Result<Vec<QueueRecord>> {
+        self.call(|state, _| state.queue_records())
+    }
+
+    async fn delete_queue(&self, queue: QueueName) -> Result<bool> {
+        self.call(|state, _| state.delete_queue(queue))?
+    }
+
+    async fn shared_secret(&self, name: &str, candidate: Vec<u8>) -> Result<Vec<u8>> {
+        self.call(|state, _| state.shared_secret(name, candidate))
+    }
+
+    async fn wait_due(&self, queues: Vec<QueueName>) -> Result<DueHints> {
+        self.check_open()?;
+        Ok(hints(self.shared.clone(), queues, self.closed.subscribe()))
+    }
+}
