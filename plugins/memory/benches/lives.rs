@@ -28,14 +28,15 @@ async fn run(backlog: u32, payload: usize) {
     // Tasks that wait for later, to see what the size of the queue costs.
     for round in 0..backlog / BATCH {
         let due = Moment::In(Duration::from_secs(3600) + Duration::from_millis(round.into()));
-        let tasks = (0..BATCH).map(|index| task(&format!("b{round}-{index}"), &queue, &envelope, due));
+        let tasks =
+            (0..BATCH).map(|index| task(&format!("b{round}-{index}"), &queue, &envelope, due));
         storage.enqueue(tasks.collect()).await.expect("memory does not fail");
     }
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures")]
     let start = std::time::Instant::now();
     for round in 0..ROUNDS {
-        let tasks =
-            (0..BATCH).map(|index| task(&format!("t{round}-{index}"), &queue, &envelope, Moment::NOW));
+        let tasks = (0..BATCH)
+            .map(|index| task(&format!("t{round}-{index}"), &queue, &envelope, Moment::NOW));
         storage.enqueue(tasks.collect()).await.expect("memory does not fail");
         assert_eq!(claim_and_complete(&*storage, &queue).await, BATCH as usize);
         sweep(&*storage, &queue).await;

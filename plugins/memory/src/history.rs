@@ -9,7 +9,12 @@ use rdq_spi::{
 impl Entry {
     /// Appends the record of the claim that ends now, or of a transition without a claim, and
     /// counts it.
-    pub(crate) fn append(&mut self, outcome: AttemptOutcome, report: AttemptReport, now: Timestamp) {
+    pub(crate) fn append(
+        &mut self,
+        outcome: AttemptOutcome,
+        report: AttemptReport,
+        now: Timestamp,
+    ) {
         let task = &mut self.task;
         task.attempt_count = task.attempt_count.saturating_add(1);
         task.last_attempt_no = task.last_attempt_no.saturating_add(1);
@@ -26,7 +31,8 @@ impl Entry {
         if let Some(index) = u32::try_from(task.attempts.len()).ok().and_then(fold_at) {
             let gone = task.attempts.remove(index);
             let folded = &mut task.attempts[index - 1];
-            folded.folded_count = folded.folded_count.max(1).saturating_add(gone.folded_count.max(1));
+            folded.folded_count =
+                folded.folded_count.max(1).saturating_add(gone.folded_count.max(1));
             folded.finished_at = gone.finished_at;
             self.history_bytes -= gone.len_bytes();
         }
