@@ -1,0 +1,337 @@
+//! The claim loop of one set of queues: it serves whoever lines up, many by one storage call, and
+//! rests until something may be due. It never polls a storage that gives hints, and waiters who
+//! idle cost nothing.
+
+use crate::{
+    ClaimedTask, EngineError,
+    clock::{self, Instant, TIMER_MAX},
+    core::Core,
+    dispatch::{Ask, Served, Station, Undelivered},
+    limits::{ANSWER_BYTES_MAX, LEASE_MAX},
+    queues::Snapshot,
+    screening::{Screened, bury, screen},
+    weight,
+};
+use futures::{FutureExt as _, StreamExt as _};
+use rdq_spi::{ClaimParams, ClaimQueue, Claimed, DueHint, DueHints, Resolution};
+use std::{sync::Arc, time::Duration};
+use tokio::sync::watch;
+
+/// Bytes that one storage call claims, over all that it serves.
+const ROUND_BYTES_MAX: usize = 32 << 20;
+const BACKOFF_MIN: Duration = Duration::from_millis(100);
+const BACKOFF_MAX: Duration = Duration::from_secs(5);
+/// More is due, the storage says, and yet it claimed nothing: others are at it. Not a busy loop.
+const CONTENDED_PAUSE: Duration = Duration::from_millis(10);
+
+pub(crate) struct ClaimLoop {
+    core: Arc<Core>,
+    station: Arc<Station>,
+    configuration: watch::Receiver<()>,
+    /// Open from before the first scan that found nothing: no hint is missed.
+    hints: Option<DueHints>,
+    /// Something may be due that the line did not get yet.
+    scan: bool,
+    /// How many streams the next scan serves: grows while tasks come, so that a wake-up for one
+    /// task does not ask for a thousand idle streams.
+    width: usize,
+    /// When to scan again without a hint.
+    due_at: Option<Instant>,
+    failures: u32,
+}
+
+/// What a round learned.
+#[derive(Default)]
+struct Learned {
+    claimed: usize,
+    /// The soonest that more may be due, over all answers.
+    next_due_in: Option<Duration>,
+    error: Option<EngineError>,
+}
+
+impl ClaimLoop {
+    pub(crate) fn new(core: Arc<Core>, station: Arc<Station>) -> Self {
+        let configuration = core.queues.watch();
+        let (hints, due_at) = (None, None);
+        Self { core, station, configuration, hints, scan: true, width: 1, due_at, failures: 0 }
+    }
+
+    pub(crate) async fn run(mut self) {
+        loop {
+            let closing = self.core.closing.is_cancelled();
+            self.heed_what_came();
+            let served = if closing {
+                Served::default()
+            } else {
+                self.station.next(if self.scan { self.width } else { 0 })
+            };
+            if !served.is_empty() {
+                self.round(served).await;
+            } else if self.core.dispatcher.try_end(&self.station, closing) {
+                return;
+            } else {
+                self.rest().await;
+            }
+        }
+    }
+
+    /// Waits until there may be something to do.
+    async fn rest(&mut self) {
+        let waiting = self.station.has_standing();
+        if waiting && self.hints.is_none() && self.failures == 0 {
+            self.subscribe().await;
+            return;
+        }
+        let subscribed = self.hints.is_some();
+        let hints = self.hints.as_mut();
+        let due_at = self.due_at;
+        tokio::select! {
+            biased;
+            () = self.core.closing.cancelled() => {}
+            () = self.station.news.notified() => {}
+            _ = self.configuration.changed() => self.scan = true,
+            hint = async { hints?.next().await }, if waiting && subscribed => match hint {
+                Some(hint) => self.heed(&hint),
+                None => self.back_off(None),
+            },
+            () = clock::sleep_until(due_at.unwrap_or_else(clock::now)),
+                if waiting && due_at.is_some() =>
+            {
+                (self.scan, self.due_at) = (true, None);
+            }
+        }
+    }
+
+    async fn subscribe(&mut self) {
+        let queues = self.station.queues.clone();
+        if !self.core.capabilities.notify {
+            self.hints = Some(self.core.hints.subscribe(&queues));
+            return;
+        }
+        let subscribed =
+            self.core.call("wait_due", |storage| async move { storage.wait_due(queues).await });
+        match subscribed.await {
+            Ok(hints) => self.hints = Some(hints),
+            Err(error) => self.back_off(Some(&error)),
+        }
+    }
+
+    /// Takes the hints that are there. A subscription that has ended is noticed while resting.
+    fn heed_what_came(&mut self) {
+        // Each queue's hints coalesce, so that this ends.
+        while !self.scan {
+            let Some(hints) = &mut self.hints else { return };
+            match hints.next().now_or_never() {
+                Some(Some(hint)) => self.heed(&hint),
+                Some(None) => return self.back_off(None),
+                None => return,
+            }
+        }
+    }
+
+    fn heed(&mut self, hint: &DueHint) {
+        if hint.due_in.is_zero() {
+            self.scan = true;
+        } else {
+            self.look_again_in(hint.due_in);
+        }
+    }
+
+    fn look_again_in(&mut self, pause: Duration) {
+        let at = clock::now() + pause.min(TIMER_MAX);
+        self.due_at = Some(self.due_at.map_or(at, |due_at| due_at.min(at)));
+    }
+
+    /// Streams wait; unary claims still try, since their callers wait for an answer. After the
+    /// pause, hints are asked for anew and everything is looked at again.
+    fn back_off(&mut self, error: Option<&EngineError>) {
+        let pause = BACKOFF_MIN.saturating_mul(1 << self.failures.min(10)).min(BACKOFF_MAX);
+        if let Some(error) = error
+            && self.failures == 0
+        {
+            let queues = &self.station.queues;
+            tracing::warn!(%error, ?queues, "claims failed; trying again with backoff");
+        }
+        self.failures += 1;
+        self.hints = None;
+        self.scan = false;
+        self.due_at = Some(clock::now() + clock::jittered(pause, 0.5));
+    }
+
+    /// One storage call for all that are served.
+    async fn round(&mut self, served: Served) {
+        let snapshot = self.core.queues.snapshot();
+        let queues = self.claimable(&snapshot);
+        if queues.is_empty() {
+            self.scan = false;
+            return self.serve_nothing(served);
+        }
+        let asks: Vec<Ask> = (served.unary.iter().map(|waiter| waiter.ask.clone()))
+            .chain(served.standing.iter().map(|(_, ask)| ask.clone()))
+            .collect();
+        let bytes_max = ANSWER_BYTES_MAX.min(ROUND_BYTES_MAX / asks.len().max(1));
+        let params: Vec<_> = asks
+            .iter()
+            .map(|ask| ClaimParams {
+                queues: queues.clone(),
+                limit: ask.limit,
+                bytes_max: weight::storage_bytes(bytes_max, ask.limit),
+                lease: ask.lease,
+                worker_id: ask.worker_id.clone(),
+            })
+            .collect();
+        // The lease runs from some moment after this one.
+        let claimed_at = clock::now();
+        let answers = self
+            .core
+            .call("claim_due", |storage| async move { storage.claim_due(params).await })
+            .await;
+        let answers = match answers {
+            Ok(answers) => {
+                answers.into_iter().map(|answer| answer.map_err(EngineError::from)).collect()
+            }
+            Err(error) => crate::core::refuse_all(&error, asks.len()),
+        };
+        let (learned, dead) = self.hand_out(served, answers, &snapshot, claimed_at);
+        if !dead.is_empty() {
+            bury(&self.core, dead).await;
+        }
+        self.learn(learned);
+    }
+
+    fn claimable(&self, snapshot: &Snapshot) -> Vec<ClaimQueue> {
+        let queues = self.station.queues.iter().filter_map(|queue| {
+            let effective = snapshot.effective(queue);
+            (!effective.paused).then(|| ClaimQueue {
+                queue: queue.clone(),
+                lease: effective.lease,
+                lease_max: effective.timeout.unwrap_or(LEASE_MAX).min(LEASE_MAX),
+            })
+        });
+        queues.collect()
+    }
+
+    fn serve_nothing(&self, served: Served) {
+        for waiter in served.unary {
+            let _ =
+                waiter.answer.send(Ok(Undelivered::new(Arc::clone(&self.core), waiter.gathered)));
+        }
+        let standing = served.standing.into_iter().map(|(feed, _)| feed).collect();
+        self.station.put_back(Vec::new(), standing);
+    }
+
+    fn hand_out(
+        &self,
+        served: Served,
+        answers: Vec<Result<Claimed, EngineError>>,
+        snapshot: &Snapshot,
+        claimed_at: Instant,
+    ) -> (Learned, Vec<Resolution>) {
+        let mut learned = Learned::default();
+        let mut dead = Vec::new();
+        let (mut unary_again, mut standing_again) = (Vec::new(), Vec::new());
+        let mut answers = answers.into_iter();
+        let mut next = || {
+            let missing = || Err(EngineError::internal("claim_due", "an answer is missing"));
+            answers.next().unwrap_or_else(missing)
+        };
+        for mut waiter in served.unary {
+            match next() {
+                Ok(claimed) => {
+                    let buried = dead.len();
+                    let tasks = learned.take(claimed, waiter.ask.holder, snapshot, &mut dead);
+                    waiter.ask.limit -=
+                        u32::try_from(tasks.len()).unwrap_or(0).min(waiter.ask.limit);
+                    waiter.gathered.extend(tasks);
+                    // What was no task for anybody leaves room for others.
+                    if dead.len() > buried && waiter.ask.limit > 0 {
+                        unary_again.push(waiter);
+                    } else {
+                        self.answer(waiter.gathered, waiter.answer);
+                    }
+                }
+                Err(error) => {
+                    self.core.give_back(waiter.gathered);
+                    let _ = waiter.answer.send(Err(error.clone()));
+                    learned.error = Some(error);
+                }
+            }
+        }
+        for (feed, ask) in served.standing {
+            match next() {
+                Ok(claimed) => {
+                    let tasks = learned.take(claimed, ask.holder, snapshot, &mut dead);
+                    if tasks.is_empty() {
+                        standing_again.push(feed);
+                    } else {
+                        let refused = feed.hand_over(tasks, claimed_at);
+                        self.core.give_back(refused);
+                    }
+                }
+                Err(error) => {
+                    standing_again.push(feed);
+                    learned.error = Some(error);
+                }
+            }
+        }
+        self.station.put_back(unary_again, standing_again);
+        (learned, dead)
+    }
+
+    fn answer(
+        &self,
+        mut tasks: Vec<ClaimedTask>,
+        answer: tokio::sync::oneshot::Sender<Result<Undelivered, EngineError>>,
+    ) {
+        let fitting = weight::fitting(tasks.iter().map(|claim| &claim.task), ANSWER_BYTES_MAX);
+        self.core.give_back(tasks.split_off(fitting));
+        // If nobody takes it, it comes back as an error, is dropped, and so is given back.
+        let _ = answer.send(Ok(Undelivered::new(Arc::clone(&self.core), tasks)));
+    }
+
+    fn learn(&mut self, learned: Learned) {
+        if let Some(error) = &learned.error {
+            return self.back_off(Some(error));
+        }
+        self.failures = 0;
+        self.due_at = None;
+        self.scan = learned.next_due_in == Some(Duration::ZERO);
+        if self.scan && learned.claimed == 0 {
+            self.scan = false;
+            self.look_again_in(clock::jittered(CONTENDED_PAUSE, 0.5));
+        } else if let Some(pause) = learned.next_due_in
+            && !self.scan
+        {
+            self.look_again_in(pause);
+        }
+        self.width = if self.scan { self.width.saturating_mul(4) } else { 1 };
+        if !self.scan && !self.core.capabilities.notify {
+            self.look_again_in(clock::jittered(self.core.options.poll_interval, 0.2));
+        }
+    }
+}
+
+impl Learned {
+    /// The tasks that may be handed out; the rest goes to `dead`.
+    fn take(
+        &mut self,
+        claimed: Claimed,
+        holder: u64,
+        snapshot: &Snapshot,
+        dead: &mut Vec<Resolution>,
+    ) -> Vec<ClaimedTask> {
+        self.claimed += claimed.claims.len();
+        self.next_due_in = match (self.next_due_in, claimed.next_due_in) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        let mut tasks = Vec::with_capacity(claimed.claims.len());
+        for claim in claimed.claims {
+            match screen(claim, snapshot, holder) {
+                Screened::Good(task) => tasks.push(task),
+                Screened::Dead(resolution) => dead.push(resolution),
+            }
+        }
+        tasks
+    }
+}

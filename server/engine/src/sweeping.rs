@@ -1,0 +1,122 @@
+//! Maintenance: what outlived its time dies, what outlived its retention goes. It runs on every
+//! server; each step is bounded and idempotent, so that many at once only share the work.
+
+use crate::{
+    Engine, EngineError, clock,
+    configuration::Effective,
+    core::Core,
+    keeper,
+    limits::{LEASE_MIN, STEP_TASKS_MAX},
+};
+use rdq_spi::{Age, DeadRetention, QueueName, SweepParams, Swept, Timestamp};
+use std::{sync::Arc, time::Duration};
+
+/// Steps on one queue before the others have their turn.
+const STEPS_MAX: u32 = 100;
+const NAMES_PAGE: u32 = 1_000;
+/// Claims lapsed for so long are forgotten: their tasks were reclaimed, or nobody waits for them.
+const LAPSED_KEPT: Duration = Duration::from_secs(60);
+/// A step between steps, so that callers get through.
+const STEP_PAUSE: Duration = LEASE_MIN;
+
+impl Engine {
+    /// Removes succeeded tasks that finished before an instant, at most 100,000; says how many, and
+    /// whether more are left.
+    pub async fn purge_succeeded(
+        &self,
+        queue: QueueName,
+        older_than: Timestamp,
+    ) -> Result<(u64, bool), EngineError> {
+        let mut removed = 0;
+        for _ in 0..STEPS_MAX {
+            let params = SweepParams {
+                queue: queue.clone(),
+                expire: false,
+                succeeded_older_than: Some(Age::Before(older_than)),
+                cancelled_older_than: None,
+                dead: None,
+                limit: STEP_TASKS_MAX,
+            };
+            let swept = self
+                .core
+                .call("sweep", |storage| async move { storage.sweep(params).await })
+                .await?;
+            removed += swept.removed;
+            if !swept.more {
+                return Ok((removed, false));
+            }
+        }
+        Ok((removed, true))
+    }
+
+    /// One step of maintenance on a queue, at most 1,000 tasks.
+    pub async fn sweep_expired(&self, queue: QueueName) -> Result<Swept, EngineError> {
+        self.core.sweep_step(queue).await
+    }
+}
+
+impl Core {
+    async fn sweep_step(self: &Arc<Self>, queue: QueueName) -> Result<Swept, EngineError> {
+        let params = sweep_of(queue.clone(), self.queues.snapshot().effective(&queue));
+        let swept =
+            self.call("sweep", |storage| async move { storage.sweep(params).await }).await?;
+        if swept.expired > 0 {
+            keeper::tell_expired(self).await;
+        }
+        Ok(swept)
+    }
+
+    /// Sweeps every queue, as far as the steps allow.
+    async fn sweep_all(self: &Arc<Self>) -> Result<(), EngineError> {
+        let mut after = None;
+        loop {
+            let names = self
+                .call("queue_names", |storage| async move {
+                    storage.queue_names(after, NAMES_PAGE).await
+                })
+                .await?;
+            let Some(last) = names.last().cloned() else { return Ok(()) };
+            for queue in names {
+                for _ in 0..STEPS_MAX {
+                    if self.closing.is_cancelled() || !self.sweep_step(queue.clone()).await?.more {
+                        break;
+                    }
+                    clock::sleep(STEP_PAUSE).await;
+                }
+            }
+            if self.closing.is_cancelled() {
+                return Ok(());
+            }
+            after = Some(last);
+        }
+    }
+}
+
+fn sweep_of(queue: QueueName, effective: &Effective) -> SweepParams {
+    SweepParams {
+        queue,
+        expire: true,
+        succeeded_older_than: Some(Age::LongerThan(effective.retention_succeeded)),
+        cancelled_older_than: Some(Age::LongerThan(effective.retention_cancelled)),
+        dead: Some(DeadRetention { queue: effective.retention_dead }),
+        limit: STEP_TASKS_MAX,
+    }
+}
+
+/// Runs until the engine closes. A storage that fails is left alone until the next time.
+pub(crate) async fn maintain(core: Arc<Core>) {
+    loop {
+        let pause = clock::jittered(core.options.maintenance_interval, 0.2);
+        tokio::select! {
+            biased;
+            () = core.closing.cancelled() => return,
+            () = clock::sleep(pause) => {}
+        }
+        if let Err(error) = core.sweep_all().await {
+            tracing::warn!(%error, "maintenance failed; trying again at its next time");
+        }
+        if let Some(long_ago) = clock::now().checked_sub(LAPSED_KEPT) {
+            core.feeds.all().iter().for_each(|feed| feed.forget_lapsed(long_ago));
+        }
+    }
+}
