@@ -1,0 +1,150 @@
+//! F21: streams whose clients stop reading, are stopped, or die. The server claims no more than the
+//! stream will take, keeps its memory, and gives back what it did not deliver.
+
+use crate::harness::{
+    Verdict,
+    calls::{self, Tasks},
+    child::{ChildWorker, Claimed, Job, Line, Orders},
+    crew::{Crew, Temper, Way},
+    recorded::Recorded,
+    server::Server,
+    until,
+};
+use rdq_compliance::{Random, history::History};
+use rdq_proto::v1;
+use rdq_spi::TaskStatus;
+use rustix::process::Signal;
+use std::time::Duration;
+use tempfile::TempDir;
+
+const QUEUE: &str = "stalled";
+/// Long enough that what is back before its end was given back.
+const LEASE: Duration = Duration::from_secs(4);
+/// What the server may need in addition, whatever a client does.
+const MEMORY_KIB_MAX: u64 = 64 << 10;
+
+struct Scene {
+    server: Server,
+    client: Recorded,
+    memory_kib: u64,
+    _folder: TempDir,
+}
+
+impl Scene {
+    /// A queue with so many tasks of such a size.
+    async fn with_tasks(count: usize, payload_bytes: usize, random: &mut Random) -> Self {
+        let folder = tempfile::tempdir().expect("a directory");
+        let server = Server::on_file(&folder.path().join("rdq.db")).await;
+        let client = Recorded::new(Tasks::new(server.channel()), &History::new());
+        for batch in (0..count).collect::<Vec<_>>().chunks((4 << 20) / payload_bytes) {
+            let tasks: Vec<_> = batch
+                .iter()
+                .map(|number| {
+                    calls::task(&format!("t-{number}"), QUEUE, random.bytes(payload_bytes))
+                })
+                .collect();
+            client.enqueue_batch(&tasks).await.expect("admitted");
+        }
+        let memory_kib = server.memory_kib();
+        Self { server, client, memory_kib, _folder: folder }
+    }
+
+    fn child(&self, job: Job, limit: i32) -> ChildWorker {
+        let works_for = Duration::ZERO;
+        let (server, queue) = (self.server.url(), QUEUE.to_owned());
+        // What it is handed out and never prints may have been claimed all the same.
+        self.client.maybe_claimed();
+        ChildWorker::start(&Orders { job, server, queue, limit, lease: LEASE, works_for })
+    }
+
+    async fn stats(&self) -> v1::QueueStats {
+        calls::stats(&self.client.tasks, QUEUE).await.expect("stats")
+    }
+
+    /// The number of claims once it does not change any more.
+    async fn settled_in_flight(&self) -> i64 {
+        let mut before = -1;
+        loop {
+            let now = self.stats().await.in_flight;
+            if now == before && now > 0 {
+                return now;
+            }
+            before = now;
+            tokio::time::sleep(Duration::from_millis(400)).await;
+        }
+    }
+
+    /// Somebody else works off what is there; all of it, once the leases have ended.
+    async fn others_do_the_rest(self, random: &mut Random) {
+        let memory_kib = self.server.memory_kib().saturating_sub(self.memory_kib);
+        assert!(memory_kib < MEMORY_KIB_MAX, "the server took {memory_kib} KiB more");
+        let mut crew = Crew::new(QUEUE, Temper::default(), LEASE);
+        crew.worker(&self.client, Way::Unary, Random::seeded(random.next_u64()));
+        crew.worker(&self.client, Way::Work, Random::seeded(random.next_u64()));
+        crew.drain(&self.client, Duration::from_secs(30)).await;
+        let counts = self.client.judge(&[QUEUE]).await;
+        assert_eq!(counts.keys().collect::<Vec<_>>(), [&TaskStatus::Succeeded], "{counts:?}");
+    }
+}
+
+pub(crate) async fn unread_is_bounded(mut random: Random) -> Verdict {
+    const COUNT: usize = 200;
+    let scene = Scene::with_tasks(COUNT, 256 << 10, &mut random).await;
+    let mut child = scene.child(Job::FollowUnread, 200);
+    assert!(matches!(child.line(Duration::from_secs(10)).await, Some(Line::Open)));
+
+    let in_flight = scene.settled_in_flight().await;
+    eprintln!("{in_flight} of {COUNT} tasks of 256 KiB claimed for a client that does not read");
+    // What the windows of the connection take, and a message or two.
+    assert!(in_flight < 80, "{in_flight} claims for a client that does not read");
+    child.kill().await;
+    let after = until(Duration::from_secs(2), "claims are given back at once", async || {
+        let now = scene.stats().await;
+        (now.in_flight < in_flight && now.lapsed == 0).then_some(now.in_flight)
+    })
+    .await;
+    eprintln!("{after} were on their way when the client died");
+    scene.others_do_the_rest(&mut random).await;
+    Ok(())
+}
+
+pub(crate) async fn stopped_is_bounded(mut random: Random) -> Verdict {
+    const MAX_IN_FLIGHT: i32 = 20;
+    let scene = Scene::with_tasks(100, 1 << 10, &mut random).await;
+    let mut child = scene.child(Job::Follow, MAX_IN_FLIGHT);
+    let claims = child.claims(20, Duration::from_secs(10)).await;
+    scene.client.claimed_elsewhere(claims.iter().map(Claimed::grant).collect());
+    child.signal(Signal::STOP);
+
+    // Two leases: each time they end, a place is free, and no more than there are places.
+    for _ in 0..8 {
+        tokio::time::sleep(LEASE / 4).await;
+        let stats = scene.stats().await;
+        let live = stats.in_flight - stats.lapsed;
+        assert!(live <= i64::from(MAX_IN_FLIGHT), "{stats:?}");
+    }
+    child.kill().await;
+    scene.others_do_the_rest(&mut random).await;
+    Ok(())
+}
+
+pub(crate) async fn dead_work_is_bounded(mut random: Random) -> Verdict {
+    const CREDITS: i32 = 15;
+    let scene = Scene::with_tasks(100, 1 << 10, &mut random).await;
+    let mut child = scene.child(Job::Work, CREDITS);
+    let claims = child.claims(15, Duration::from_secs(10)).await;
+    scene.client.claimed_elsewhere(claims.iter().map(Claimed::grant).collect());
+    let more = child.further_claims(Duration::from_millis(500)).await;
+    assert!(more.is_empty(), "{} claims beyond the credits", more.len());
+    assert_eq!(scene.stats().await.in_flight, i64::from(CREDITS));
+
+    child.kill().await;
+    // The rest is for others at once; what was delivered comes back with the end of its lease.
+    let others = scene.client.claim(calls::claim(QUEUE, 100, LEASE)).await.expect("a claim");
+    assert_eq!(others.len(), 85);
+    for held in &others {
+        scene.client.complete(held).await.expect("completed");
+    }
+    scene.others_do_the_rest(&mut random).await;
+    Ok(())
+}

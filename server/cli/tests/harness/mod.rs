@@ -1,0 +1,97 @@
+//! What the tests of the real binary share: a server as a process, calls whose history is recorded,
+//! workers and producers, and how a test is run and reported. It knows no fault and judges nothing
+//! but histories.
+#![allow(dead_code, reason = "each test binary uses its own part of it")]
+
+pub(crate) mod server; // start here
+pub(crate) mod calls;
+pub(crate) mod recorded;
+pub(crate) mod work_session;
+pub(crate) mod crew;
+pub(crate) mod child;
+pub(crate) mod disk;
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use rdq_compliance::Random;
+use std::{future::Future, process::ExitCode, time::Duration};
+
+/// What became of a test that ran: it held, or the reason why this machine cannot run it.
+pub(crate) type Verdict = Result<(), Ignored>;
+
+/// Why a test cannot run here. A person sees it as ignored.
+#[derive(Debug)]
+pub(crate) enum Ignored {
+    /// Something is not installed: under `CI=true` that is a failure.
+    Missing(String),
+    /// This machine does not allow it, whatever is installed.
+    NotAllowed(String),
+}
+
+/// No test takes longer than this.
+const TEST_WITHIN: Duration = Duration::from_secs(150);
+
+/// A test by its name. Its seed is printed, and is `RDQ_TEST_SEED` where that is set.
+pub(crate) fn trial<F>(name: &str, test: impl FnOnce(Random) -> F + Send + 'static) -> Trial
+where
+    F: Future<Output = Verdict>,
+{
+    let shown = name.to_owned();
+    Trial::ignorable_test(name, move || {
+        let seed = std::env::var("RDQ_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+        let seed = seed.unwrap_or_else(Random::any_seed);
+        eprintln!("{shown}: RDQ_TEST_SEED={seed}");
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .map_err(|error| Failed::from(error.to_string()))?;
+        let verdict = runtime.block_on(async {
+            let test = test(Random::seeded(seed));
+            tokio::time::timeout(TEST_WITHIN, test).await.expect("the test took too long")
+        });
+        runtime.shutdown_background();
+        match verdict {
+            Ok(()) => Ok(Completion::Completed),
+            Err(Ignored::Missing(reason)) if in_ci() => {
+                Err(format!("in CI this must run: {reason}").into())
+            }
+            Err(Ignored::Missing(reason) | Ignored::NotAllowed(reason)) => {
+                Ok(Completion::ignored_with(reason))
+            }
+        }
+    })
+}
+
+/// Whether nothing that is missing may be skipped.
+pub(crate) fn in_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| value == "true")
+}
+
+/// Runs the tests, two at a time unless told otherwise: each has a server that is kept busy. A
+/// process that was started as a child of a test does the child's work instead.
+pub(crate) fn run(trials: Vec<Trial>) -> ExitCode {
+    if let Some(code) = child::run_if_child() {
+        return code;
+    }
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(2);
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Asks again and again until there is an answer. Panics after `within`, with what was waited for.
+pub(crate) async fn until<T>(
+    within: Duration,
+    what: &str,
+    mut ask: impl AsyncFnMut() -> Option<T>,
+) -> T {
+    let asking = async {
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let answer = tokio::time::timeout(within, asking).await;
+    answer.unwrap_or_else(|_| panic!("not within {within:?}: {what}"))
+}

@@ -1,0 +1,379 @@
+//! Calls whose history is recorded as they are made, and the judgement on it. A call that failed is
+//! not repeated here.
+
+use super::calls::{self, Tasks};
+use bytes::Bytes;
+use rdq_compliance::history::{Answer, Grant, History, Operation, Outcome, Ticket, Truth, check};
+use rdq_proto::{time, v1};
+use rdq_spi::{Call, ClaimToken, TaskId, TaskStatus, Timestamp};
+use std::{collections::HashMap, time::Duration};
+use tonic::{Request, Status, Streaming};
+
+/// A call gives up after this.
+const CALL_WITHIN: Duration = Duration::from_secs(5);
+
+/// A claim that somebody holds.
+#[derive(Debug, Clone)]
+pub(crate) struct Held {
+    /// The task's id.
+    pub(crate) id: String,
+    /// The claim's token.
+    pub(crate) token: Bytes,
+    /// The number of this attempt.
+    pub(crate) attempt_no: i32,
+    /// The task as it was claimed.
+    pub(crate) task: v1::Task,
+}
+
+impl Held {
+    /// What a worker keeps of a claim.
+    pub(crate) fn of(claimed: &v1::ClaimedTask) -> Self {
+        let task = calls::decode(&claimed.task);
+        Self {
+            id: task.id.clone(),
+            token: claimed.claim_token.clone(),
+            attempt_no: claimed.attempt_no,
+            task,
+        }
+    }
+}
+
+/// A client whose calls go into a history.
+#[derive(Debug, Clone)]
+pub(crate) struct Recorded {
+    /// The plain client.
+    pub(crate) tasks: Tasks,
+    pub(super) history: History,
+    within: Duration,
+}
+
+impl Recorded {
+    /// Records the calls of this client.
+    pub(crate) fn new(tasks: Tasks, history: &History) -> Self {
+        Self { tasks, history: history.clone(), within: CALL_WITHIN }
+    }
+
+    /// The same, with another deadline for each call, which the server is told.
+    pub(crate) fn within(&self, within: Duration) -> Self {
+        Self { within, ..self.clone() }
+    }
+
+    fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        request.set_timeout(self.within);
+        request
+    }
+
+    /// Admits a task.
+    pub(crate) async fn enqueue(&self, task: &v1::Task) -> Result<v1::EnqueueResponse, Status> {
+        let ticket = self.history.invoke(enqueue_of(task));
+        let answer = self.tasks.clone().enqueue(self.request(calls::enqueue(task))).await;
+        conclude(ticket, answer.map(tonic::Response::into_inner), |it| Outcome::Enqueued {
+            created: it.created,
+        })
+    }
+
+    /// Admits tasks, each with its own answer in the history; the results as they came.
+    pub(crate) async fn enqueue_batch(
+        &self,
+        batch: &[v1::Task],
+    ) -> Result<Vec<v1::EnqueueResult>, Status> {
+        let tickets: Vec<_> =
+            batch.iter().map(|task| self.history.invoke(enqueue_of(task))).collect();
+        let message = v1::EnqueueBatchRequest { tasks: batch.iter().map(calls::encode).collect() };
+        match self.tasks.clone().enqueue_batch(self.request(message)).await {
+            Ok(answer) => {
+                let results = answer.into_inner().results;
+                for (ticket, result) in tickets.into_iter().zip(&results) {
+                    ticket.returned(match &result.outcome {
+                        Some(v1::enqueue_result::Outcome::Enqueued(it)) => {
+                            Answer::Ok(Outcome::Enqueued { created: it.created })
+                        }
+                        Some(v1::enqueue_result::Outcome::Error(error)) => of_item(error),
+                        None => Answer::Unknown,
+                    });
+                }
+                Ok(results)
+            }
+            Err(status) => {
+                for ticket in tickets {
+                    ticket.returned(of_status(&status));
+                }
+                Err(status)
+            }
+        }
+    }
+
+    /// Claims what is due, once.
+    pub(crate) async fn claim(&self, message: v1::ClaimDueRequest) -> Result<Vec<Held>, Status> {
+        let ticket = self.history.invoke(Operation::Claim);
+        let claiming = calls::claim_once(&self.tasks, message);
+        // Dropped at the deadline, the ticket says "maybe".
+        let answer = tokio::time::timeout(self.within, claiming).await;
+        let answer = answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("of the test")));
+        let claimed = conclude(ticket, answer, |claimed| granted(claimed))?;
+        Ok(claimed.iter().map(Held::of).collect())
+    }
+
+    /// Subscribes.
+    pub(crate) async fn follow(&self, message: v1::ClaimDueRequest) -> Result<Follow, Status> {
+        let ticket = self.history.invoke(Operation::Claim);
+        let opening = self.tasks.clone();
+        let stream = { opening }.claim_due(message).await?.into_inner();
+        Ok(Follow { stream, history: self.history.clone(), ticket: Some(ticket) })
+    }
+
+    /// Completes.
+    pub(crate) async fn complete(&self, held: &Held) -> Result<v1::CompleteResponse, Status> {
+        let message = complete_request(held);
+        let ticket = self.resolving(held, Call::Complete);
+        let answer = self.tasks.clone().complete(self.request(message)).await;
+        conclude(ticket, answer.map(tonic::Response::into_inner), |it| {
+            resolved(TaskStatus::Succeeded, None, it.replayed)
+        })
+    }
+
+    /// Fails, in a way that may be tried again or in one that may not.
+    pub(crate) async fn fail(
+        &self,
+        held: &Held,
+        outcome: v1::AttemptOutcome,
+    ) -> Result<v1::FailResponse, Status> {
+        let message = fail_request(held, outcome);
+        let ticket = self.resolving(held, Call::Fail);
+        let answer = self.tasks.clone().fail(self.request(message)).await;
+        conclude(ticket, answer.map(tonic::Response::into_inner), |it| {
+            resolved(status_of(it.status), it.next_attempt_at, it.replayed)
+        })
+    }
+
+    /// Gives the claim back.
+    pub(crate) async fn release(&self, held: &Held) -> Result<v1::ReleaseResponse, Status> {
+        let message = release_request(held);
+        let ticket = self.resolving(held, Call::Release);
+        let answer = self.tasks.clone().release(self.request(message)).await;
+        conclude(ticket, answer.map(tonic::Response::into_inner), |it| {
+            resolved(TaskStatus::Pending, it.next_attempt_at, it.replayed)
+        })
+    }
+
+    /// Keeps the claim.
+    pub(crate) async fn extend(
+        &self,
+        held: &Held,
+        lease: Duration,
+    ) -> Result<v1::ExtendLeaseResponse, Status> {
+        let message = extend_request(held, lease);
+        let ticket = self.history.invoke(Operation::Extend {
+            task: task_id(&held.id),
+            token: ClaimToken(held.token.clone()),
+            lease,
+            strict: false,
+        });
+        let answer = self.tasks.clone().extend_lease(self.request(message)).await;
+        conclude(ticket, answer.map(tonic::Response::into_inner), extended)
+    }
+
+    /// Makes every dead letter of a queue pending again; how many there were.
+    pub(crate) async fn redrive_all(
+        &self,
+        queue: &str,
+        spread_over: Option<Duration>,
+    ) -> Result<i64, Status> {
+        let ticket = self.redriving();
+        let message = v1::RedriveRequest {
+            queue: queue.to_owned(),
+            selector: Some(v1::Selector { selection: Some(v1::selector::Selection::All(true)) }),
+            spread_over: spread_over.map(time::duration),
+            ..v1::RedriveRequest::default()
+        };
+        let mut stream = self.tasks.clone().redrive(message).await?.into_inner();
+        while let Some(message) = stream.message().await? {
+            if message.done {
+                ticket.returned(Answer::Ok(Outcome::Done));
+                return Ok(message.count);
+            }
+        }
+        Err(Status::unknown("the stream ended before it was done"))
+    }
+
+    /// Call right before dead letters are redriven in another way than by the method here.
+    pub(crate) fn redriving(&self) -> Ticket {
+        self.history.invoke(Operation::Redrive { tasks: None })
+    }
+
+    /// Claims that a call may have taken without its caller ever learning of them.
+    pub(crate) fn maybe_claimed(&self) {
+        drop(self.history.invoke(Operation::Claim));
+    }
+
+    /// A claim that was learnt of in another way, for instance by a child process.
+    pub(crate) fn claimed_elsewhere(&self, grants: Vec<Grant>) {
+        let answer = Answer::Ok(Outcome::Claimed(grants));
+        self.history.invoke(Operation::Claim).returned(answer);
+    }
+
+    /// Call right before a claim is resolved in another way than by the methods here.
+    pub(crate) fn resolving(&self, held: &Held, call: Call) -> Ticket {
+        self.history.invoke(resolve_of(held, call))
+    }
+
+    /// Reads what the queues hold, and judges the history by it. Panics if a rule is broken.
+    /// Answers how many tasks there are in each status.
+    pub(crate) async fn judge(&self, queues: &[&str]) -> HashMap<TaskStatus, usize> {
+        let mut truth = Truth::default();
+        for queue in queues {
+            for task in calls::list(&self.tasks, queue).await.expect("the queue can be listed") {
+                truth.states.insert(task_id(&task.id), status_of(task.status));
+            }
+        }
+        let violations = check(&self.history, &truth);
+        let shown: Vec<_> = violations.iter().take(20).collect();
+        assert!(violations.is_empty(), "{} violations: {shown:#?}", violations.len());
+        let mut counts = HashMap::new();
+        for status in truth.states.values() {
+            *counts.entry(*status).or_default() += 1;
+        }
+        counts
+    }
+}
+
+/// A subscription that is read.
+#[derive(Debug)]
+pub(crate) struct Follow {
+    stream: Streaming<v1::ClaimDueResponse>,
+    history: History,
+    /// Of the claim that the next message brings.
+    ticket: Option<Ticket>,
+}
+
+impl Follow {
+    /// The claims of the next message; `None` when the stream has ended.
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Held>>, Status> {
+        let Some(message) = self.stream.message().await? else { return Ok(None) };
+        if !message.tasks.is_empty() {
+            let next = self.history.invoke(Operation::Claim);
+            if let Some(ticket) = self.ticket.replace(next) {
+                ticket.returned(Answer::Ok(granted(&message.tasks)));
+            }
+        }
+        Ok(Some(message.tasks.iter().map(Held::of).collect()))
+    }
+}
+
+fn conclude<T>(
+    ticket: Ticket,
+    answer: Result<T, Status>,
+    ok: impl FnOnce(&T) -> Outcome,
+) -> Result<T, Status> {
+    ticket.returned(match &answer {
+        Ok(value) => Answer::Ok(ok(value)),
+        Err(status) => of_status(status),
+    });
+    answer
+}
+
+/// What an error lets its caller know.
+pub(super) fn of_status(status: &Status) -> Answer {
+    if calls::outcome_unknown(status) { Answer::Unknown } else { Answer::Refused }
+}
+
+/// The same, of one item of a batch.
+pub(super) fn of_item(error: &v1::ItemError) -> Answer {
+    let unknown = error.metadata.get("outcome_unknown").is_some_and(|value| value == "true");
+    if unknown || error.reason() == v1::ErrorReason::Internal {
+        Answer::Unknown
+    } else {
+        Answer::Refused
+    }
+}
+
+fn enqueue_of(task: &v1::Task) -> Operation {
+    let due = task.next_attempt_at.as_ref().map(instant);
+    Operation::Enqueue { task: task_id(&task.id), due }
+}
+
+pub(super) fn resolve_of(held: &Held, call: Call) -> Operation {
+    Operation::Resolve { task: task_id(&held.id), token: ClaimToken(held.token.clone()), call }
+}
+
+pub(super) fn granted(claimed: &[v1::ClaimedTask]) -> Outcome {
+    Outcome::Claimed(claimed.iter().map(grant).collect())
+}
+
+fn grant(claimed: &v1::ClaimedTask) -> Grant {
+    let task = calls::decode(&claimed.task);
+    Grant {
+        task: task_id(&task.id),
+        token: ClaimToken(claimed.claim_token.clone()),
+        generation: claimed.generation,
+        attempt_no: claimed.attempt_no.unsigned_abs(),
+        attempt_count: task.attempt_count.unsigned_abs(),
+        claimed_at: task.claimed_at.as_ref().map(instant).expect("a claim says when"),
+        lease_expires_at: task.lease_expires_at.as_ref().map(instant).expect("and until when"),
+    }
+}
+
+pub(super) fn resolved(
+    status: TaskStatus,
+    next_attempt_at: Option<prost_types::Timestamp>,
+    replayed: bool,
+) -> Outcome {
+    let next_attempt_at = next_attempt_at.as_ref().map(instant);
+    Outcome::Resolved { status, next_attempt_at, replayed }
+}
+
+pub(super) fn extended(answer: &v1::ExtendLeaseResponse) -> Outcome {
+    let end = answer.lease_expires_at.as_ref().expect("a lease has an end");
+    Outcome::Extended { lease_expires_at: instant(end) }
+}
+
+pub(super) fn complete_request(held: &Held) -> v1::CompleteRequest {
+    v1::CompleteRequest {
+        id: held.id.clone(),
+        claim_token: held.token.clone(),
+        ..v1::CompleteRequest::default()
+    }
+}
+
+pub(super) fn fail_request(held: &Held, outcome: v1::AttemptOutcome) -> v1::FailRequest {
+    v1::FailRequest {
+        id: held.id.clone(),
+        claim_token: held.token.clone(),
+        attempt: calls::failed("test.failed", outcome),
+    }
+}
+
+pub(super) fn release_request(held: &Held) -> v1::ReleaseRequest {
+    v1::ReleaseRequest { id: held.id.clone(), claim_token: held.token.clone(), delay: None }
+}
+
+pub(super) fn extend_request(held: &Held, lease: Duration) -> v1::ExtendLeaseRequest {
+    v1::ExtendLeaseRequest {
+        id: held.id.clone(),
+        claim_token: held.token.clone(),
+        lease: Some(time::duration(lease)),
+        progress: None,
+    }
+}
+
+/// A task's id as the history keeps it.
+pub(crate) fn task_id(id: &str) -> TaskId {
+    TaskId::new(id).expect("the server answers with valid ids")
+}
+
+fn instant(timestamp: &prost_types::Timestamp) -> Timestamp {
+    Timestamp::from_millis(time::millis(timestamp).expect("the server answers with valid instants"))
+}
+
+/// A status as the history keeps it.
+pub(crate) fn status_of(status: i32) -> TaskStatus {
+    match v1::TaskStatus::try_from(status) {
+        Ok(v1::TaskStatus::Pending) => TaskStatus::Pending,
+        Ok(v1::TaskStatus::InFlight) => TaskStatus::InFlight,
+        Ok(v1::TaskStatus::Succeeded) => TaskStatus::Succeeded,
+        Ok(v1::TaskStatus::Dead) => TaskStatus::Dead,
+        Ok(v1::TaskStatus::Cancelled) => TaskStatus::Cancelled,
+        Ok(v1::TaskStatus::Unspecified) | Err(_) => panic!("{status} is not a status"),
+    }
+}
