@@ -1,0 +1,92 @@
+//! What the machine can do without rdq, for ratios: tonic's bare unary echo, and bare loops over
+//! SQLite. With reports of `rdq bench` from the same minutes it prints how near rdq comes.
+//!
+//! It measures no rdq itself: `run.sh` does the whole round.
+#![allow(missing_docs, reason = "a program without a public interface")]
+
+mod bare;
+mod echo;
+mod measure;
+mod ratios;
+
+use measure::Measured;
+use serde::Serialize;
+use std::{error::Error, fs, path::PathBuf};
+
+/// As rdq's own binary allocates; the system's allocator would slow the echo down.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const USAGE: &str = "usage: limits [--dir DIR] [--json] [--sqlite REPORT] [--memory REPORT]
+  --dir DIR        where the SQLite files of the measurement go
+  --json           print JSON in place of tables
+  --sqlite REPORT  a report of `rdq bench --output json` against a server on SQLite
+  --memory REPORT  the same against a server on memory";
+
+/// The limits that were found.
+#[derive(Debug, Serialize)]
+struct Limits {
+    /// 64 callers on 4 connections.
+    echo: Measured,
+    /// One caller, one call after the other.
+    echo_alone: Measured,
+    /// One caller that rests before each call, as a pick-up on an idle queue does.
+    echo_rested: Measured,
+    /// One insert in each transaction.
+    commit: Measured,
+    /// The same after a rest.
+    commit_rested: Measured,
+    /// Insert, claim and delete, 100 of each in one transaction.
+    lives: Measured,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let mut json = false;
+    let (mut sqlite, mut memory) = (None, None);
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().ok_or(USAGE);
+        match arg.as_str() {
+            echo::SERVER => return echo::serve(),
+            "--bench" => {} // what `cargo bench` says to every benchmark
+            "--dir" => dir = value()?.into(),
+            "--json" => json = true,
+            "--sqlite" => sqlite = Some(fs::read_to_string(value()?)?),
+            "--memory" => memory = Some(fs::read_to_string(value()?)?),
+            _ => return Err(USAGE.into()),
+        }
+    }
+    let limits = Limits {
+        echo: echo::measure(64, 4, 200_000)?,
+        echo_alone: echo::measure(1, 1, 20_000)?,
+        echo_rested: echo::rested(500)?,
+        commit: bare::commits(&dir, 10_000, None)?,
+        commit_rested: bare::commits(&dir, 500, Some(measure::REST))?,
+        lives: bare::lives(&dir, 200_000)?,
+    };
+    let ratios = ratios::of(&limits, sqlite.as_deref(), memory.as_deref())?;
+    if json {
+        let report = serde_json::json!({ "limits": limits, "ratios": ratios });
+        println!("{report}");
+        return Ok(());
+    }
+    for (name, measured) in [
+        ("echo, 64 callers, 4 connections", &limits.echo),
+        ("echo, 1 caller", &limits.echo_alone),
+        ("echo, 1 caller, rested", &limits.echo_rested),
+        ("SQLite, commit of one insert", &limits.commit),
+        ("SQLite, the same, rested", &limits.commit_rested),
+        ("SQLite, whole lives of 100", &limits.lives),
+    ] {
+        println!("{name:<34}{measured}");
+    }
+    if !ratios.is_empty() {
+        println!();
+        println!("{}", ratios::heads());
+        for ratio in &ratios {
+            println!("{ratio}");
+        }
+    }
+    Ok(())
+}
