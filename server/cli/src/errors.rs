@@ -2,6 +2,7 @@
 //! every reason of the contract and no command.
 
 use crate::output::Format;
+use rdq_daemon::ServeError;
 use rdq_proto::v1::ErrorReason;
 use std::{error::Error, fmt, io, process::ExitCode};
 use tonic::{Code, Status};
@@ -38,6 +39,8 @@ pub(crate) enum CliError {
     Io(io::Error),
     /// The answer is not what the contract says.
     Malformed(String),
+    /// `rdq serve` could not serve, or not to its end.
+    Serve(ServeError),
 }
 
 /// The table of exit codes, for `--help`.
@@ -54,7 +57,7 @@ pub(crate) fn exit_code(result: &Result<Outcome, CliError>) -> u8 {
     match result {
         Ok(Outcome::Done) => 0,
         Ok(Outcome::Nothing) => 4,
-        Err(CliError::Usage(_)) => 2,
+        Err(CliError::Usage(_) | CliError::Serve(ServeError::Config(_))) => 2,
         Err(error) if is_outage(error) => 3,
         // Who reads our output has seen enough: `rdq list q | head` did all it should.
         Err(CliError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => 0,
@@ -113,6 +116,7 @@ fn reason_of(error: &CliError) -> String {
         },
         CliError::Io(_) => "IO".into(),
         CliError::Malformed(_) => "MALFORMED".into(),
+        CliError::Serve(_) => "SERVE".into(),
     }
 }
 
@@ -167,7 +171,7 @@ fn advice(error: &CliError) -> &'static str {
             "start a server with `rdq serve`, or name another with --server or RDQ_SERVER"
         }
         CliError::Cut(_) => "look at the state with `rdq stats`, then run the command again",
-        CliError::Io(_) => "",
+        CliError::Io(_) | CliError::Serve(_) => "",
         CliError::Malformed(_) => "the server may speak another version of the contract",
         CliError::Status(status) => {
             match refusal(status).and_then(|refusal| ErrorReason::from_reason(&refusal.reason)) {
@@ -229,6 +233,8 @@ impl fmt::Display for CliError {
             Self::Status(status) => f.write_str(status.message()),
             Self::Cut(what) => write!(f, "{what} ended before it was done"),
             Self::Io(error) => error.fmt(f),
+            // It tells its causes itself.
+            Self::Serve(error) => error.fmt(f),
         }
     }
 }

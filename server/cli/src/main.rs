@@ -3,6 +3,8 @@
 
 mod errors; // start here: how commands end
 
+mod serve;
+
 mod connect;
 mod output;
 mod values;
@@ -32,6 +34,14 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run a server
+    #[command(after_help = "What is logged is chosen with RDQ_LOG, for instance RDQ_LOG=warn; info if it is unset.
+
+Examples:
+  rdq serve
+  rdq serve --storage sqlite:/var/lib/rdq/rdq.db --config /etc/rdq.yaml
+  rdq serve --storage memory: --listen 127.0.0.1:0")]
+    Serve(rdq_daemon::ServeArgs),
     Enqueue(enqueue::EnqueueArgs),
     Get(tasks::GetArgs),
     List(tasks::ListArgs),
@@ -57,6 +67,7 @@ async fn main() -> ExitCode {
 impl Command {
     async fn run(self) -> Result<Outcome, CliError> {
         match self {
+            Self::Serve(args) => serve::serve(args).await,
             Self::Enqueue(args) => enqueue::enqueue(args).await,
             Self::Get(args) => tasks::get(args).await,
             Self::List(args) => tasks::list(args).await,
@@ -76,6 +87,7 @@ impl Command {
     /// In which form the command tells of errors, too.
     fn format(&self) -> Format {
         let client = match self {
+            Self::Serve(_) => return Format::Table,
             Self::Enqueue(args) => &args.client,
             Self::Get(args) => &args.client,
             Self::List(args) => &args.client,
