@@ -16,7 +16,6 @@ use rdq_proto::v1::{
     FailRequest, HandlerVersionMismatch, ReleaseRequest,
 };
 use serde::Serialize;
-use serde_json::json;
 use std::time::Duration;
 use tonic::Request;
 
@@ -216,7 +215,7 @@ pub(crate) async fn claim(args: ClaimArgs) -> Result<Outcome, CliError> {
         return Err(CliError::Cut("the subscription"));
     }
     match client.format {
-        Format::Json => output::json(&json!({ "tasks": claims }))?,
+        Format::Json => output::json_under("tasks", &claims)?,
         Format::Table if claims.is_empty() => eprintln!("Nothing is due."),
         Format::Table => {
             output::text(&output::table(ClaimView::HEADS, claims.iter().map(ClaimView::row)))?;

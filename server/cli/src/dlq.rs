@@ -35,6 +35,7 @@ enum DlqCommand {
 
 /// List dead letters, newest first
 #[derive(Debug, Args)]
+#[command(override_usage = "rdq dlq redrive [OPTIONS] <QUEUE> <--id <ID> | FILTER... | --all>")]
 #[command(after_help = "Examples:
   rdq dlq list emails
   rdq dlq list emails --error-type http.503 --from 2026-01-31T12:00:00Z
@@ -74,6 +75,7 @@ struct RedriveArgs {
 
 /// Remove dead letters for good
 #[derive(Debug, Args)]
+#[command(override_usage = "rdq dlq purge [OPTIONS] <QUEUE> <--id <ID> | FILTER... | --all>")]
 #[command(after_help = "Nothing brings them back. --all asks first on a terminal.
 
 Examples:
@@ -209,7 +211,8 @@ impl Step<'_> {
         if selection.all && !selection.dry_run && !selection.yes && output::is_interactive() {
             let count = self.count(call, true, None).await?;
             let queue = &selection.queue;
-            let question = format!("{} all {count} dead letters of queue {queue:?}?", self.verb);
+            let letters = output::count(count, "dead letter");
+            let question = format!("{} {letters} of queue {queue:?}, all there are?", self.verb);
             if count > 0 && !output::confirm(&question)? {
                 return Ok(Outcome::Nothing);
             }
@@ -254,8 +257,9 @@ impl Step<'_> {
         match self.client.format {
             Format::Json => output::json(&json!({ "count": count, "dry_run": dry_run }))?,
             Format::Table => {
-                let would = if dry_run { "would be " } else { "" };
-                output::text(&format!("{count} dead letters {would}{}", self.done))?;
+                let would = if dry_run { " would be" } else { "" };
+                let letters = output::count(count, "dead letter");
+                output::text(&format!("{letters}{would} {}", self.done))?;
             }
         }
         Ok(if count == 0 { Outcome::Nothing } else { Outcome::Done })

@@ -130,9 +130,15 @@ impl fmt::Display for Report<'_> {
             CliError::Status(_) => writeln!(f, "error: {}: {error}", reason_of(error))?,
             _ => writeln!(f, "error: {error}")?,
         }
+        // Layers repeat each other; each message once is enough.
+        let mut told = error.to_string();
         let mut cause = error.source();
         while let Some(source) = cause {
-            writeln!(f, "  because: {source}")?;
+            let message = source.to_string();
+            if !told.contains(&message) {
+                writeln!(f, "  because: {message}")?;
+                told = message;
+            }
             cause = source.source();
         }
         if let CliError::Status(status) = error

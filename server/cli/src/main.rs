@@ -35,12 +35,14 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run a server
-    #[command(after_help = "What is logged is chosen with RDQ_LOG, for instance RDQ_LOG=warn; info if it is unset.
+    #[command(
+        after_help = "What is logged is chosen with RDQ_LOG, for instance RDQ_LOG=warn; info if it is unset.
 
 Examples:
   rdq serve
   rdq serve --storage sqlite:/var/lib/rdq/rdq.db --config /etc/rdq.yaml
-  rdq serve --storage memory: --listen 127.0.0.1:0")]
+  rdq serve --storage memory: --listen 127.0.0.1:0"
+    )]
     Serve(rdq_daemon::ServeArgs),
     Enqueue(enqueue::EnqueueArgs),
     Get(tasks::GetArgs),

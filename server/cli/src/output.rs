@@ -3,7 +3,7 @@
 
 use comfy_table::{Table, presets};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use serde::Serialize;
+use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use std::{
     borrow::Cow,
     io::{self, IsTerminal as _, Write as _},
@@ -36,6 +36,25 @@ pub(crate) fn json(value: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut stdout, value)?;
     writeln!(stdout)?;
     stdout.flush()
+}
+
+/// Prints one value under its name. Fields keep the order of their declaration, which `json!` would
+/// sort by name.
+pub(crate) fn json_under(name: &'static str, value: &impl Serialize) -> io::Result<()> {
+    struct Under<'a, T>(&'static str, &'a T);
+    impl<T: Serialize> Serialize for Under<'_, T> {
+        fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+            let mut map = to.serialize_map(Some(1))?;
+            map.serialize_entry(self.0, self.1)?;
+            map.end()
+        }
+    }
+    json(&Under(name, value))
+}
+
+/// A number of things, as people say it.
+pub(crate) fn count(number: i64, thing: &str) -> String {
+    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
 }
 
 /// Empties the terminal, for what is drawn again.

@@ -12,7 +12,6 @@ use rdq_proto::v1::{
     Queue, QueueConfig, ResumeQueueRequest,
 };
 use serde::Serialize;
-use serde_json::json;
 use std::path::PathBuf;
 
 /// Show and change the configuration of queues
@@ -76,7 +75,7 @@ struct PutArgs {
     /// The queue
     queue: String,
     /// Read the configuration from this YAML or JSON file
-    #[arg(long, required_unless_present = "set")]
+    #[arg(long)]
     file: Option<PathBuf>,
     /// Set one key; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = crate::values::key_value)]
@@ -182,7 +181,7 @@ async fn list(client: &Client) -> Result<Outcome, CliError> {
         }
     }
     match client.format {
-        Format::Json => output::json(&json!({ "queues": queues }))?,
+        Format::Json => output::json_under("queues", &queues)?,
         Format::Table => {
             let heads = ["QUEUE", "PAUSED", "MAX ATTEMPTS", "LEASE", "CONFIGURED"];
             let rows = queues.iter().map(|queue| {
@@ -200,7 +199,7 @@ async fn delete(client: &Client, queue: String) -> Result<Outcome, CliError> {
     let request = client.request(DeleteQueueRequest { name: queue.clone() });
     let existed = client.queues().delete_queue(request).await?.into_inner().existed;
     match client.format {
-        Format::Json => output::json(&json!({ "existed": existed }))?,
+        Format::Json => output::json_under("existed", &existed)?,
         Format::Table if existed => output::text(&format!("{queue} has no configuration now"))?,
         Format::Table => output::text(&format!("{queue} had no configuration"))?,
     }
@@ -209,7 +208,7 @@ async fn delete(client: &Client, queue: String) -> Result<Outcome, CliError> {
 
 fn print(format: Format, queue: QueueView) -> Result<Outcome, CliError> {
     if format == Format::Json {
-        output::json(&json!({ "queue": queue }))?;
+        output::json_under("queue", &queue)?;
         return Ok(Outcome::Done);
     }
     let stored = queue.config.unwrap_or_default().keys();

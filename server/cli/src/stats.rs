@@ -9,7 +9,6 @@ use crate::{
 use clap::Args;
 use rdq_proto::v1::{QueueStats, StatsRequest};
 use serde::Serialize;
-use serde_json::json;
 use std::{
     io::{self, IsTerminal as _},
     time::Duration,
@@ -161,7 +160,7 @@ async fn read(client: &Client, queues: &[String]) -> Result<Vec<StatsView>, CliE
 
 fn print(format: Format, queues: &[StatsView]) -> io::Result<()> {
     match format {
-        Format::Json => output::json(&json!({ "queues": queues })),
+        Format::Json => output::json_under("queues", &queues),
         Format::Table => output::text(&output::table(HEADS, queues.iter().map(StatsView::row))),
     }
 }

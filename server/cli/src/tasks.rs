@@ -10,7 +10,6 @@ use bytes::Bytes;
 use clap::Args;
 use rdq_proto::v1::{CancelRequest, GetRequest, ListRequest, TaskStatus};
 use serde::Serialize;
-use serde_json::json;
 
 /// The most tasks that one page has.
 pub(crate) const PAGE_SIZE_MAX: u32 = 1000;
@@ -102,7 +101,7 @@ pub(crate) async fn get(args: GetArgs) -> Result<Outcome, CliError> {
     let task = TaskView::decode(&response.into_inner().task)?;
     match client.format {
         Format::Table => output::text(&task.page())?,
-        Format::Json => output::json(&json!({ "task": task }))?,
+        Format::Json => output::json_under("task", &task)?,
     }
     Ok(Outcome::Done)
 }
@@ -131,26 +130,34 @@ pub(crate) async fn list(args: ListArgs) -> Result<Outcome, CliError> {
 pub(crate) async fn cancel(args: CancelArgs) -> Result<Outcome, CliError> {
     let client = Client::connect(&args.client).await?;
     let mut service = client.tasks();
-    let mut outcome = Outcome::Done;
     let mut rows = Vec::with_capacity(args.ids.len());
+    let mut result = Ok(Outcome::Done);
     for id in args.ids {
         let request = client.request(CancelRequest { id: id.clone() });
-        let answer = service.cancel(request).await?.into_inner();
+        let answer = match service.cancel(request).await {
+            Ok(answer) => answer.into_inner(),
+            Err(status) => {
+                result = Err(status.into());
+                break;
+            }
+        };
         if !answer.cancelled {
-            outcome = Outcome::Nothing;
+            result = Ok(Outcome::Nothing);
         }
-        rows.push(Cancelled { id, status: view::status(answer.status), changed: answer.cancelled });
+        let status = view::status(answer.status);
+        rows.push(Cancelled { id, status, changed: answer.cancelled });
     }
+    // Also before an error: what was done is done.
     match client.format {
-        Format::Json => output::json(&json!({ "tasks": rows }))?,
+        Format::Json => output::json_under("tasks", &rows)?,
         Format::Table => {
             for row in rows {
-                let verb = if row.changed { "cancelled" } else { "not changed: it is" };
+                let verb = if row.changed { "is" } else { "was already" };
                 output::text(&format!("{} {verb} {}", row.id, row.status))?;
             }
         }
     }
-    Ok(outcome)
+    result
 }
 
 #[derive(Debug, Serialize)]
@@ -159,6 +166,13 @@ struct Cancelled {
     status: String,
     #[serde(rename = "cancelled")]
     changed: bool,
+}
+
+/// A page for programs.
+#[derive(Debug, Serialize)]
+struct Page {
+    tasks: Vec<TaskView>,
+    next_page_token: String,
 }
 
 /// Collects pages until there are as many tasks as wanted, or no more.
@@ -209,7 +223,7 @@ impl Pages {
     ) -> Result<Outcome, CliError> {
         match format {
             Format::Json => {
-                output::json(&json!({ "tasks": self.tasks, "next_page_token": self.token }))?;
+                output::json(&Page { tasks: self.tasks, next_page_token: self.token })?;
             }
             Format::Table => {
                 output::text(&output::table(heads, self.tasks.iter().map(row)))?;

@@ -1,0 +1,156 @@
+//! What scripts rely on: JSON that parses, exit codes that mean one thing, errors with reasons.
+
+use super::shell::Shell;
+use serde_json::Value;
+
+#[tokio::test]
+async fn every_command_prints_json_for_programs() {
+    let shell = Shell::open().await;
+    let created = shell.json(&["enqueue", "q", "h", "--id", "a"]);
+    assert_eq!(created, serde_json::json!({ "id": "a", "created": true, "status": "PENDING" }));
+    let binary = shell.dir.path().join("binary");
+    std::fs::write(&binary, [0xff, 0x00]).expect("a file");
+    let from_file = format!("@{}", binary.display());
+    shell.json(&["enqueue", "q", "h", "--id", "b", "--delay", "1h", "--payload", &from_file]);
+
+    let listed = shell.json(&["list", "q"]);
+    let ids: Vec<_> = listed["tasks"].as_array().expect("tasks").iter().map(|t| &t["id"]).collect();
+    assert_eq!(ids, ["b", "a"], "newest first");
+    assert_eq!(listed["next_page_token"], "");
+    let task = &shell.json(&["get", "b"])["task"];
+    assert_eq!(task["payload_base64"], "/wA=");
+    assert!(task["next_attempt_at"].as_str().expect("text").ends_with('Z'), "{task}");
+
+    let stats = &shell.json(&["stats", "q"])["queues"][0];
+    assert_eq!((&stats["ready"], &stats["delayed"]), (&Value::from(1), &Value::from(1)));
+    let watched =
+        shell.ok(&["watch", "q", "--count", "2", "--interval", "100ms", "--output", "json"]);
+    let lines: Vec<Value> =
+        watched.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(lines.len(), 2);
+    assert_eq!(lines[0]["queues"][0]["pending"], 2);
+
+    let claimed = &shell.json(&["claim", "q", "--lease", "2m"])["tasks"][0];
+    assert_eq!(claimed["task"]["id"], "a");
+    let token = claimed["claim_token"].as_str().expect("text");
+    let failed = shell.json(&["fail", "a", token, "--permanent", "--error-type", "bad"]);
+    assert_eq!(failed, serde_json::json!({ "id": "a", "status": "DEAD", "replayed": false }));
+    let dead = &shell.json(&["dlq", "list", "q"])["tasks"][0];
+    assert_eq!(dead["attempts"][0]["error"]["type"], "bad");
+    let purged = shell.json(&["dlq", "purge", "q", "--all"]);
+    assert_eq!(purged, serde_json::json!({ "count": 1, "dry_run": false }));
+    assert!(shell.json(&["queue", "list"])["queues"].is_array());
+    let cancelled = &shell.json(&["cancel", "b"])["tasks"][0];
+    assert_eq!(
+        *cancelled,
+        serde_json::json!({ "id": "b", "status": "CANCELLED", "cancelled": true })
+    );
+}
+
+#[tokio::test]
+async fn exit_codes_tell_refusals_from_nothing_to_do_and_from_an_outage() {
+    let mut shell = Shell::open().await;
+    for (args, code) in [
+        (&["stats"][..], 0),
+        (&["list", "nobody-knows-it"], 0),
+        (&["get", "nope"], 1),
+        (&["cancel", "nope"], 1),
+        (&["enqueue", " ", "h"], 1),
+        (&["claim", "q"], 4),
+        (&["claim", "q", "--lease", "1ms"], 1),
+        (&["complete", "nope", "AAAA"], 1),
+        (&["dlq", "redrive", "q", "--all"], 4),
+        (&["dlq", "purge", "q", "--id", "nope"], 4),
+        (&["list", "q", "--page-token", "forged"], 1),
+    ] {
+        let ran = shell.run(args);
+        assert_eq!(ran.code, code, "rdq {args:?}: {ran:?}");
+        assert!(!ran.err.contains("panicked"), "{ran:?}");
+    }
+    shell.server.kill();
+    let outage = shell.run(&["stats"]);
+    assert_eq!(outage.code, 3, "{outage:?}");
+    assert!(outage.err.contains("rdq serve"), "it says what to do: {outage:?}");
+}
+
+#[tokio::test]
+async fn errors_for_programs_are_json_too() {
+    let shell = Shell::open().await;
+    let ran = shell.run(&["get", "nope", "--output", "json"]);
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""));
+    let error: Value = serde_json::from_str(&ran.err).expect("JSON");
+    assert_eq!(error["error"]["reason"], "NOT_FOUND");
+    assert_eq!(error["error"]["metadata"]["task_id"], "nope");
+}
+
+#[tokio::test]
+async fn lists_go_on_where_they_ended() {
+    let shell = Shell::open().await;
+    let lines = shell.fed(&["enqueue", "q", "h", "--lines", "--id-prefix", "n"], &numbers(5));
+    assert_eq!(lines.code, 0, "{lines:?}");
+    let mut ids = Vec::new();
+    let mut token = String::new();
+    loop {
+        let page = shell.json(&["list", "q", "--limit", "2", "--page-token", &token]);
+        let tasks = page["tasks"].as_array().expect("tasks");
+        ids.extend(tasks.iter().map(|task| task["id"].as_str().expect("text").to_owned()));
+        token = page["next_page_token"].as_str().expect("text").to_owned();
+        if token.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(ids, ["n5", "n4", "n3", "n2", "n1"]);
+    let more = shell.run(&["list", "q", "--limit", "2"]);
+    assert!(more.err.contains("--page-token"), "people are told how to go on: {more:?}");
+}
+
+#[tokio::test]
+async fn lines_become_tasks_in_batches_and_can_be_sent_again() {
+    let shell = Shell::open().await;
+    let import = ["enqueue", "q", "h", "--lines", "--id-prefix", "n"];
+    let first = shell.fed(&import, &numbers(1200));
+    assert_eq!(first.out, "1200 lines: 1200 enqueued, 0 there already, 0 refused\n", "{first:?}");
+    let again = shell.fed(&[&import[..], &["--output", "json"]].concat(), &numbers(1201));
+    let counts: Value = serde_json::from_str(&again.out).expect("JSON");
+    assert_eq!(
+        counts,
+        serde_json::json!({ "lines": 1201, "created": 1, "existing": 1200, "refused": 0 })
+    );
+    assert_eq!(shell.json(&["get", "n7"])["task"]["payload"], "7");
+
+    // One line that is too long is refused by its number; the others are not held back.
+    let mut lines = vec![b'x'; 1_100_000];
+    lines.extend_from_slice(b"\r\nshort");
+    let mixed = shell.fed(&["enqueue", "mixed", "h", "--lines"], &lines);
+    assert_eq!(mixed.code, 1, "{mixed:?}");
+    assert!(mixed.err.contains("line 1: PAYLOAD_TOO_LARGE"), "{mixed:?}");
+    assert_eq!(mixed.out, "2 lines: 1 enqueued, 0 there already, 1 refused\n");
+    assert_eq!(shell.fed(&["enqueue", "q", "h", "--lines"], b"").code, 4);
+}
+
+fn numbers(count: u32) -> Vec<u8> {
+    (1..=count).flat_map(|number| format!("{number}\n").into_bytes()).collect()
+}
+
+#[tokio::test]
+async fn a_small_bench_measures_everything_and_leaves_no_queue() {
+    let shell = Shell::open().await;
+    let report = shell.json(&[
+        "bench",
+        "--tasks",
+        "600",
+        "--unary-tasks",
+        "200",
+        "--pick-ups",
+        "5",
+        "--callers",
+        "8",
+    ]);
+    for (part, count) in [("enqueue", 200), ("claim_complete", 400), ("lives", 600), ("pick_up", 5)]
+    {
+        assert_eq!(report[part]["count"], count, "{report}");
+    }
+    assert!(report["lives"]["per_second"].as_f64().expect("a rate") > 0.0);
+    assert!(report["pick_up"]["p99_us"].as_u64().expect("a latency") > 0);
+    assert_eq!(shell.json(&["queue", "list"])["queues"], serde_json::json!([]));
+}
