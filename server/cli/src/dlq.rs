@@ -35,7 +35,7 @@ enum DlqCommand {
 
 /// List dead letters, newest first
 #[derive(Debug, Args)]
-#[command(override_usage = "rdq dlq redrive [OPTIONS] <QUEUE> <--id <ID> | FILTER... | --all>")]
+#[command(override_usage = "rdq dlq redrive [OPTIONS] <QUEUE> <--id <ID>|FILTER|--all>")]
 #[command(after_help = "Examples:
   rdq dlq list emails
   rdq dlq list emails --error-type http.503 --from 2026-01-31T12:00:00Z
@@ -75,7 +75,7 @@ struct RedriveArgs {
 
 /// Remove dead letters for good
 #[derive(Debug, Args)]
-#[command(override_usage = "rdq dlq purge [OPTIONS] <QUEUE> <--id <ID> | FILTER... | --all>")]
+#[command(override_usage = "rdq dlq purge [OPTIONS] <QUEUE> <--id <ID>|FILTER|--all>")]
 #[command(after_help = "Nothing brings them back. --all asks first on a terminal.
 
 Examples:

@@ -71,6 +71,8 @@ Examples:
   rdq queue put emails --set 'classification.permanent=http.4*,bad-address'
   rdq queue put emails --file emails.yaml"
 )]
+#[group(skip)]
+#[command(group = clap::ArgGroup::new("change").required(true).multiple(true).args(["file", "set"]))]
 struct PutArgs {
     /// The queue
     queue: String,
