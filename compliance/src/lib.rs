@@ -12,6 +12,8 @@ mod runner;
 mod cases;
 mod given;
 
+pub mod history;
+
 mod envelope;
 mod random;
 

@@ -183,8 +183,8 @@ pub(crate) async fn a_dry_run_counts_and_changes_nothing<F: Fixture>(fixture: F)
 
 pub(crate) async fn steps_are_bounded_and_cover_all<F: Fixture>(fixture: F) {
     let store = fixture.open().await;
-    let queue = some_queue();
     for purging in [false, true] {
+        let queue = some_queue();
         let dead = die_together(&*store, &queue, 25).await;
         let (mut position, mut total, mut steps) = (None, 0, 0);
         loop {
