@@ -22,10 +22,13 @@ use tokio::sync::mpsc;
 /// Holds what such a process is to do.
 const ORDERS: &str = "RDQ_TEST_CHILD";
 
+/// A child whose queue is empty waits so long.
+const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(20);
+
 /// What a child does once it has its tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Job {
-    /// Claims once, works for a while, and completes.
+    /// Claims what there is once there is something, works for a while, and completes.
     Claim,
     /// Subscribes, and resolves nothing.
     Follow,
@@ -224,7 +227,11 @@ async fn carry_out(orders: &Orders) -> Result<(), tonic::Status> {
     match orders.job {
         Job::Claim => {
             let request = calls::claim(&orders.queue, orders.limit, orders.lease);
-            let claimed = calls::claim_once(&tasks, request).await?;
+            let mut claimed = Vec::new();
+            while claimed.is_empty() {
+                claimed = calls::claim_once(&tasks, request.clone()).await?;
+                tokio::time::sleep(LOOKS_AGAIN_AFTER).await;
+            }
             say(&Line::Open);
             say_all(&claimed);
             tokio::time::sleep(orders.works_for).await;

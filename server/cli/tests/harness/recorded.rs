@@ -3,12 +3,16 @@
 
 use super::calls::{self, Tasks};
 use bytes::Bytes;
-use rdq_compliance::history::{Answer, Grant, History, Operation, Outcome, Ticket, Truth, check};
+use rdq_compliance::history::{
+    Answer, Event, Grant, History, Operation, Outcome, Ticket, Truth, check,
+};
 use rdq_proto::{time, v1};
 use rdq_spi::{Call, ClaimToken, TaskId, TaskStatus, Timestamp};
 use std::{collections::HashMap, time::Duration};
 use tonic::{Request, Status, Streaming};
 
+/// So many violations are shown, with all that happened to the task.
+const SHOWN: usize = 3;
 /// A call gives up after this.
 const CALL_WITHIN: Duration = Duration::from_secs(5);
 
@@ -228,8 +232,12 @@ impl Recorded {
             }
         }
         let violations = check(&self.history, &truth);
-        let shown: Vec<_> = violations.iter().take(20).collect();
-        assert!(violations.is_empty(), "{} violations: {shown:#?}", violations.len());
+        for violation in violations.iter().take(SHOWN) {
+            let events = self.history.events();
+            let of_task = events.iter().filter(|event| concerns(event, &violation.task));
+            eprintln!("{violation:?}:\n{:#?}", of_task.collect::<Vec<_>>());
+        }
+        assert!(violations.is_empty(), "{} violations", violations.len());
         let mut counts = HashMap::new();
         for status in truth.states.values() {
             *counts.entry(*status).or_default() += 1;
@@ -271,6 +279,21 @@ fn conclude<T>(
         Err(status) => of_status(status),
     });
     answer
+}
+
+fn concerns(event: &Event, id: &TaskId) -> bool {
+    match (&event.operation, &event.answer) {
+        (Operation::Claim, Answer::Ok(Outcome::Claimed(grants))) => {
+            grants.iter().any(|grant| grant.task == *id)
+        }
+        (
+            Operation::Enqueue { task, .. }
+            | Operation::Extend { task, .. }
+            | Operation::Resolve { task, .. },
+            _,
+        ) => task == id,
+        _ => false,
+    }
 }
 
 /// What an error lets its caller know.

@@ -1,7 +1,7 @@
 //! `rdq serve` as a process: started, killed, stopped, started again on the same storage and the
 //! same port. It makes no calls but that to health.
 
-use super::calls;
+use super::{calls, until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     fs,
@@ -164,6 +164,24 @@ impl Server {
     /// Sends it a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).expect("a child of ours");
+    }
+
+    /// Stops it where it is. It answers nothing from then on.
+    pub(crate) async fn freeze(&self) {
+        self.signal(Signal::STOP);
+        let threads = format!("/proc/{}/task", self.child.id());
+        until(Duration::from_secs(5), "every thread is stopped", async || {
+            let threads = fs::read_dir(&threads).expect("a process of Linux").flatten();
+            let states =
+                threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
+            // Stopped, or in a call to a disk, after which it is.
+            let is_stopped = |stat: String| {
+                let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+                matches!(state, Some('T' | 'D'))
+            };
+            states.map(is_stopped).all(|stopped| stopped).then_some(())
+        })
+        .await;
     }
 
     /// Waits for its end.
