@@ -66,8 +66,9 @@ CREATE TABLE tasks (
     purge_at INTEGER,
     -- Of the attempt that a dead letter died of.
     final_error_type TEXT,
-    -- Whether the history is in `attempts`. Until there is more than one small attempt, it is here.
-    has_history INTEGER NOT NULL DEFAULT 0,
+    -- Where the history is. 0: in `only_attempt`, if there is any. 1: in `attempts`. 2: it is one
+    -- success with nothing to tell, of the claim that claimed_at and claimed_by still name.
+    history INTEGER NOT NULL DEFAULT 0,
     only_attempt BLOB,
     expires_at INTEGER,
     created_at INTEGER NOT NULL,

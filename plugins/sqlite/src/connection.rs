@@ -2,7 +2,7 @@
 //! but through the library: closing a descriptor of one's own would drop all its locks.
 
 use crate::{clock::Deadline, config::OpenError, errors::Sql};
-use rusqlite::{Connection, ErrorCode, OpenFlags, types::FromSql};
+use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig, types::FromSql};
 use std::{
     path::{Path, PathBuf},
     time::Duration,
@@ -76,6 +76,8 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
 fn open(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
     let db = Connection::open_with_flags(path, flags)?;
     db.busy_timeout(BUSY_TIMEOUT)?;
+    // One plan for each statement, whatever is bound: else some are compiled again for each call.
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     set(&db, "temp_store", "MEMORY", 2_i64)?;
     set(&db, "mmap_size", "0", 0_i64)?;
     Ok(db)

@@ -2,6 +2,7 @@
 
 use crate::{
     errors::Sql,
+    lanes,
     reports::append,
     rows::{Ending, TaskRow, filled},
     token::Token,
@@ -16,6 +17,10 @@ use rusqlite::{OptionalExtension as _, params};
 /// Ends a claim.
 pub(crate) fn resolve(tx: &mut Tx<'_, '_>, resolution: &Resolution) -> Sql<Result<Resolved>> {
     let Resolution { claim, call, outcome, strict } = resolution;
+    if is_plain_success(outcome) && complete_plainly(tx, claim, *call, *strict)? {
+        let status = TaskStatus::Succeeded;
+        return Ok(Ok(Resolved { status, next_attempt_at: None, replayed: false }));
+    }
     let mut row = match find(tx, claim)? {
         Ok(row) => row,
         Err(error) => return Ok(Err(error)),
@@ -44,6 +49,46 @@ pub(crate) fn resolve(tx: &mut Tx<'_, '_>, resolution: &Resolution) -> Sql<Resul
     tx.put(&row, TaskStatus::InFlight)?;
     let next_attempt_at = row.next_attempt_at.filter(|_| row.status == TaskStatus::Pending);
     Ok(Ok(Resolved { status: row.status, next_attempt_at, replayed: false }))
+}
+
+/// Whether there is nothing to tell of a success but that it happened.
+fn is_plain_success(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Succeed { attempt, result, forget: false } => {
+            attempt.error.is_none() && attempt.extra.is_empty() && result.is_empty()
+        }
+        _ => false,
+    }
+}
+
+/// Ends a claim as most end, in one statement. It does what [`apply`] does, or nothing at all where
+/// anything is unusual: then the task has to be looked at.
+fn complete_plainly(
+    tx: &mut Tx<'_, '_>,
+    claim: &ClaimRef,
+    call: rdq_spi::Call,
+    strict: bool,
+) -> Sql<bool> {
+    let Some(token) = Token::decode(&claim.token).filter(|token| token.store_id == tx.store_id)
+    else {
+        return Ok(false);
+    };
+    let finish_seq = tx.next_finish_seq();
+    let changed = tx.sql.tasks.complete_task.execute(params![
+        token.task,
+        claim.task_id.as_str(),
+        token.generation,
+        finish_seq,
+        Ending::Resolved(call, TaskStatus::Succeeded).encode(),
+        tx.now.millis(),
+        strict,
+    ])?;
+    if changed == 0 {
+        return Ok(false);
+    }
+    let queue = lanes::queue_of(token.task);
+    tx.count(queue, Some(TaskStatus::InFlight), Some(TaskStatus::Succeeded));
+    Ok(true)
 }
 
 fn apply(tx: &mut Tx<'_, '_>, row: &mut TaskRow, outcome: &Outcome) -> Sql<()> {

@@ -58,6 +58,11 @@ pub(crate) fn task_key(queue: i64, seq: i64) -> i64 {
     (queue << SEQ_BITS) | seq
 }
 
+/// The queue's number in a task's key.
+pub(crate) fn queue_of(task: i64) -> i64 {
+    task >> SEQ_BITS
+}
+
 /// The admission's number in a task's key.
 pub(crate) fn seq_of(task: i64) -> i64 {
     task & SEQ_MAX
@@ -79,7 +84,7 @@ mod tests {
     #[test]
     fn keys_hold_the_largest_numbers() {
         let key = task_key(QUEUE_MAX, SEQ_MAX);
-        assert_eq!((key, seq_of(key)), (i64::MAX, SEQ_MAX));
+        assert_eq!((key, queue_of(key), seq_of(key)), (i64::MAX, QUEUE_MAX, SEQ_MAX));
         assert!(task_key(1, SEQ_MAX) < task_key(2, 0));
     }
 }

@@ -5,14 +5,18 @@
 use crate::{
     errors::{Sql, corrupt},
     history::Kept,
-    lanes,
+    lanes, records,
 };
 use bytes::Bytes;
 use rdq_spi::{
-    Attempt, Call, Overrides, QueueName, StaleDetail, Task, TaskId, TaskStatus, Timestamp, WorkerId,
+    Attempt, AttemptOutcome, Call, Overrides, QueueName, StaleDetail, Task, TaskId, TaskStatus, Timestamp, WorkerId,
 };
 use rusqlite::Row;
 use std::time::Duration;
+
+/// The values of the column `history` beside 0.
+const IN_TABLE: i64 = 1;
+const PLAIN_SUCCESS: i64 = 2;
 
 /// What transitions read and change of a task.
 #[derive(Debug)]
@@ -58,7 +62,7 @@ pub(crate) enum Ending {
 impl TaskRow {
     /// Reads the row.
     pub(crate) fn read(row: &Row<'_>) -> Sql<Self> {
-        Ok(Self {
+        let mut read = Self {
             task: row.get(0)?,
             id: TaskId::stored(row.get_ref(1)?.as_str()?),
             queue: row.get(2)?,
@@ -78,7 +82,7 @@ impl TaskRow {
             finished_at: timestamp(row, 16)?,
             purge_at: timestamp(row, 17)?,
             final_error_type: row.get(18)?,
-            history: Kept { in_table: row.get(19)?, only: row.get(20)? },
+            history: Kept { in_table: row.get::<_, i64>(19)? == IN_TABLE, only: row.get(20)? },
             expires_at: timestamp(row, 21)?,
             created_at: Timestamp::from_millis(row.get(22)?),
             priority: row.get(23)?,
@@ -88,7 +92,26 @@ impl TaskRow {
                 initial_backoff: duration(row, 27)?,
                 retention_dead: duration(row, 28)?,
             },
-        })
+        };
+        if row.get::<_, i64>(19)? == PLAIN_SUCCESS {
+            read.history.only = Some(records::encode(&read.plain_success()));
+            read.drop_claim();
+        }
+        Ok(read)
+    }
+
+    /// The attempt that `complete_task` left to be told from the row.
+    fn plain_success(&self) -> Attempt {
+        Attempt {
+            attempt_no: self.last_attempt_no,
+            started_at: self.claimed_at,
+            finished_at: self.finished_at,
+            outcome: Some(AttemptOutcome::Success),
+            worker_id: self.claimed_by.clone(),
+            error: None,
+            extra: Bytes::new(),
+            folded_count: 0,
+        }
     }
 
     /// Whether the lease has run out.

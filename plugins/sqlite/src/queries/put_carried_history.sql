@@ -1,1 +1,1 @@
-UPDATE tasks SET has_history = ?2, only_attempt = ?3 WHERE task = ?1;
+UPDATE tasks SET history = ?2, only_attempt = ?3 WHERE task = ?1;
