@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         trial("f19_a_long_reader_holds_up_nobody", f::shared_file::bears_a_long_reader),
         trial("f21_an_unread_subscription_is_bounded", f::stalled_streams::unread_is_bounded),
         trial("f21_a_stopped_subscriber_is_bounded", f::stalled_streams::stopped_is_bounded),
+        trial("f21_a_stopped_peer_is_found_dead", f::stalled_streams::stopped_is_found_dead),
         trial("f21_a_dead_work_stream_is_bounded", f::stalled_streams::dead_work_is_bounded),
         trial("f23_bad_bytes_get_typed_errors", f::bad_bytes::get_typed_errors),
         trial("f24_sizes_at_and_beyond_the_limits", f::sizes::at_and_beyond_the_limits),

@@ -157,7 +157,7 @@ async fn settled(client: &Recorded) {
 async fn statuses(client: &Recorded) -> std::collections::HashMap<TaskStatus, usize> {
     let mut counts = std::collections::HashMap::new();
     for task in calls::list(&client.tasks, QUEUE).await.expect("listed") {
-        *counts.entry(harness::recorded::status_of(task.status)).or_default() += 1;
+        *counts.entry(harness::wire::status_of(task.status)).or_default() += 1;
     }
     counts
 }

@@ -20,6 +20,8 @@ use tempfile::TempDir;
 const QUEUE: &str = "stalled";
 /// Long enough that what is back before its end was given back.
 const LEASE: Duration = Duration::from_secs(4);
+/// The server asks a quiet peer every 20 s, and waits 10 s for its answer.
+const PEER_FOUND_DEAD_WITHIN: Duration = Duration::from_secs(36);
 /// What the server may need in addition, whatever a client does.
 const MEMORY_KIB_MAX: u64 = 64 << 10;
 
@@ -49,12 +51,12 @@ impl Scene {
         Self { server, client, memory_kib, _folder: folder }
     }
 
-    fn child(&self, job: Job, limit: i32) -> ChildWorker {
+    fn child(&self, job: Job, limit: i32, lease: Duration) -> ChildWorker {
         let works_for = Duration::ZERO;
         let (server, queue) = (self.server.url(), QUEUE.to_owned());
         // What it is handed out and never prints may have been claimed all the same.
         self.client.maybe_claimed();
-        ChildWorker::start(&Orders { job, server, queue, limit, lease: LEASE, works_for })
+        ChildWorker::start(&Orders { job, server, queue, limit, lease, works_for })
     }
 
     async fn stats(&self) -> v1::QueueStats {
@@ -90,7 +92,7 @@ impl Scene {
 pub(crate) async fn unread_is_bounded(mut random: Random) -> Verdict {
     const COUNT: usize = 200;
     let scene = Scene::with_tasks(COUNT, 256 << 10, &mut random).await;
-    let mut child = scene.child(Job::FollowUnread, 200);
+    let mut child = scene.child(Job::FollowUnread, 200, LEASE);
     assert!(matches!(child.line(Duration::from_secs(10)).await, Some(Line::Open)));
 
     let in_flight = scene.settled_in_flight().await;
@@ -111,7 +113,7 @@ pub(crate) async fn unread_is_bounded(mut random: Random) -> Verdict {
 pub(crate) async fn stopped_is_bounded(mut random: Random) -> Verdict {
     const MAX_IN_FLIGHT: i32 = 20;
     let scene = Scene::with_tasks(100, 1 << 10, &mut random).await;
-    let mut child = scene.child(Job::Follow, MAX_IN_FLIGHT);
+    let mut child = scene.child(Job::Follow, MAX_IN_FLIGHT, LEASE);
     let claims = child.claims(20, Duration::from_secs(10)).await;
     scene.client.claimed_elsewhere(claims.iter().map(Claimed::grant).collect());
     child.signal(Signal::STOP);
@@ -128,10 +130,30 @@ pub(crate) async fn stopped_is_bounded(mut random: Random) -> Verdict {
     Ok(())
 }
 
+pub(crate) async fn stopped_is_found_dead(mut random: Random) -> Verdict {
+    let hour = Duration::from_secs(3_600);
+    let scene = Scene::with_tasks(200, 256 << 10, &mut random).await;
+    let mut child = scene.child(Job::FollowUnread, 200, hour);
+    assert!(matches!(child.line(Duration::from_secs(10)).await, Some(Line::Open)));
+    let in_flight = scene.settled_in_flight().await;
+    child.signal(Signal::STOP);
+
+    // Its connection stands, and nobody answers on it.
+    let within = PEER_FOUND_DEAD_WITHIN;
+    let after = until(within, "what was not delivered is back", async || {
+        let now = scene.stats().await.in_flight;
+        (now < in_flight).then_some(now)
+    })
+    .await;
+    eprintln!("{in_flight} claims, {after} of them were on their way to the stopped client");
+    child.kill().await;
+    Ok(())
+}
+
 pub(crate) async fn dead_work_is_bounded(mut random: Random) -> Verdict {
     const CREDITS: i32 = 15;
     let scene = Scene::with_tasks(100, 1 << 10, &mut random).await;
-    let mut child = scene.child(Job::Work, CREDITS);
+    let mut child = scene.child(Job::Work, CREDITS, LEASE);
     let claims = child.claims(15, Duration::from_secs(10)).await;
     scene.client.claimed_elsewhere(claims.iter().map(Claimed::grant).collect());
     let more = child.further_claims(Duration::from_millis(500)).await;

@@ -3,8 +3,9 @@
 
 use super::{
     calls::{self, Tasks},
-    recorded::{Held, task_id},
+    recorded::Held,
     server,
+    wire::task_id,
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use rdq_compliance::history::Grant;

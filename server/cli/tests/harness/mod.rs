@@ -6,6 +6,7 @@
 pub(crate) mod server; // start here
 pub(crate) mod calls;
 pub(crate) mod recorded;
+pub(crate) mod wire;
 pub(crate) mod work_session;
 pub(crate) mod crew;
 pub(crate) mod child;

@@ -172,14 +172,14 @@ impl Server {
         let threads = format!("/proc/{}/task", self.child.id());
         until(Duration::from_secs(5), "every thread is stopped", async || {
             let threads = fs::read_dir(&threads).expect("a process of Linux").flatten();
-            let states =
+            let mut states =
                 threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
             // Stopped, or in a call to a disk, after which it is.
             let is_stopped = |stat: String| {
                 let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
                 matches!(state, Some('T' | 'D'))
             };
-            states.map(is_stopped).all(|stopped| stopped).then_some(())
+            states.all(is_stopped).then_some(())
         })
         .await;
     }

@@ -1,8 +1,11 @@
 //! A `Work` stream whose claims and outcomes are recorded.
 
-use super::recorded::{
-    Held, Recorded, complete_request, fail_request, granted, of_item, release_request, resolve_of,
-    resolved, status_of,
+use super::{
+    recorded::{Held, Recorded},
+    wire::{
+        complete_request, fail_request, granted, of_item, release_request, resolve_of, resolved,
+        status_of,
+    },
 };
 use rdq_compliance::history::{Answer, History, Operation, Ticket};
 use rdq_proto::{time, v1};
