@@ -11,6 +11,7 @@ mod runner;
 #[allow(clippy::wildcard_imports, reason = "the scene words are the language of the cases")]
 mod cases;
 mod given;
+mod model;
 
 pub mod history;
 

@@ -7,7 +7,7 @@ use std::{fmt, time::Duration};
 use tokio::runtime::{Builder, Runtime};
 
 /// A case that takes longer hangs: none is meant to take more than two seconds.
-const CASE_TIMEOUT: Duration = Duration::from_secs(120);
+const CASE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Cases mostly wait, for a lease to lapse or for a disk; this many at once keep two cores busy.
 const CASES_AT_ONCE: usize = 8;

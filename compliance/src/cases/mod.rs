@@ -20,6 +20,8 @@ mod bounds;
 mod clock;
 mod hints;
 mod durable;
+mod races;
+mod model;
 mod capabilities;
 
 use crate::{Case, Fixture};
@@ -206,6 +208,16 @@ pub(crate) fn all<F: Fixture>() -> Vec<Case> {
         case!("GenerationsGrow", Restarts, durable::generations_grow_over_restarts),
         case!("Closed", Store, durable::a_closed_handle_says_so),
         case!("AtomicTransitions", Store, durable::a_write_is_seen_through_every_handle_at_once),
+        case!("NoDoubleClaim", Store, races::stalled_and_quick_workers_finish_every_task_once),
+        case!("NoDoubleClaim", Store, races::claimants_share_out_every_task_once),
+        case!("AtomicTransitions", Store, races::one_of_many_ends_of_a_claim_wins),
+        case!("AtomicTransitions", Store, races::a_cancellation_and_a_completion_do_not_both_win),
+        case!("AtomicTransitions", Store, races::a_reclaim_and_a_late_completion_do_not_both_win),
+        case!("RedriveResets", Store, races::concurrent_redrives_take_each_dead_letter_once),
+        case!("AtomicTransitions", Store, races::dropped_calls_apply_wholly_or_not_at_all),
+        case!("NoDoubleClaim", Store, races::heartbeats_keep_a_claim_among_claimants),
+        case!("AtomicTransitions", Store, races::admissions_and_claims_at_once_lose_nothing),
+        case!("Model", Store, model::a_random_history_is_answered_by_the_rules),
         case!("Capabilities", Store, capabilities::they_are_what_the_fixture_claims),
         case!("Capabilities", NoHints, capabilities::a_storage_without_hints_says_so),
         case!("Capabilities", Store, capabilities::a_storage_that_is_up_answers),

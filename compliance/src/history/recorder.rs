@@ -69,6 +69,13 @@ pub struct Ticket {
 }
 
 impl Ticket {
+    /// For one more answer of the same call, as a stream has. What it brings may be as old as the
+    /// call, however late it is read.
+    pub fn one_more(&self) -> Self {
+        let operation = self.operation.clone();
+        Self { history: self.history.clone(), operation, invoked: self.invoked }
+    }
+
     /// Call right after the answer came.
     pub fn returned(mut self, answer: Answer) {
         let returned = self.history.tick();
