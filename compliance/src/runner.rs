@@ -27,9 +27,8 @@ impl Case {
     /// Plays the case on a store of its own. Panics where the store breaks the rule.
     pub async fn run(&self) {
         let story = (self.story)();
-        if tokio::time::timeout(CASE_TIMEOUT, story).await.is_err() {
-            panic!("the case did not end within {CASE_TIMEOUT:?}");
-        }
+        let ended = tokio::time::timeout(CASE_TIMEOUT, story).await;
+        assert!(ended.is_ok(), "the case did not end within {CASE_TIMEOUT:?}");
     }
 }
 

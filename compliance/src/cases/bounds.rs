@@ -82,7 +82,7 @@ pub(crate) async fn a_claim_carries_the_newest_attempts_lightly<F: Fixture>(fixt
     let claimed = claim_one(&*store, &queue, LONG_LEASE).await;
 
     let numbers: Vec<_> = claimed.task.attempts.iter().map(|it| it.attempt_no).collect();
-    assert_eq!(numbers, Vec::from_iter(51..=150));
+    assert_eq!(numbers, (51..=150).collect::<Vec<_>>());
     assert_eq!(numbers.len(), CLAIM_ATTEMPTS_MAX);
     for record in &claimed.task.attempts {
         let error = record.error.as_ref().expect("set");

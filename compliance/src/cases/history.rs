@@ -17,7 +17,7 @@ pub(crate) async fn a_full_history_folds_and_never_blocks<F: Fixture>(fixture: F
     let queue = some_queue();
     let brief = |no| Attempt { error: None, ..carried_over(no) };
     let carried: Vec<_> = (1..HISTORY_RECORDS_MAX).map(brief).collect();
-    let draft = Draft::of(&queue).with(|task| task.attempts = carried.clone());
+    let draft = Draft::of(&queue).with(|task| task.attempts.clone_from(&carried));
     let id = enqueue(&*store, draft).await;
 
     for _ in 0..4 {

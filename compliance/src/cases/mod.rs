@@ -74,6 +74,7 @@ macro_rules! case {
 
 /// Every case. One left out of this list is dead code, which does not build.
 #[rustfmt::skip] // A table: one case a line.
+#[allow(clippy::too_many_lines, reason = "a table")]
 pub(crate) fn all<F: Fixture>() -> Vec<Case> {
     vec![
         case!("IdempotentEnqueue", Store, enqueue::a_repeated_id_is_the_same_task),

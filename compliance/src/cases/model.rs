@@ -87,7 +87,7 @@ impl Play {
         let answer = admit(&*self.store, std::slice::from_ref(&draft)).await.remove(0);
 
         let expected = self.model.enqueue(&draft.build());
-        compare(answer.map(|it| (it.created, it.status)), expected, "enqueue");
+        compare(&answer.map(|it| (it.created, it.status)), &expected, "enqueue");
         self.compare(&id).await;
     }
 
@@ -139,7 +139,7 @@ impl Play {
         let answer = extend(&*self.store, params).await;
 
         let expected = self.model.extend(&claim.task_id, &claim.token, progress);
-        compare(answer.map(drop), expected, "extend");
+        compare(&answer.map(drop), &expected, "extend");
         self.compare(&claim.task_id).await;
     }
 
@@ -153,7 +153,7 @@ impl Play {
         let answer = resolve(&*self.store, asked).await;
 
         let expected = self.model.resolve(&claim.task_id, &claim.token, call, &outcome);
-        compare(answer.map(|it| (it.status, it.replayed)), expected, &format!("{call:?}"));
+        compare(&answer.map(|it| (it.status, it.replayed)), &expected, &format!("{call:?}"));
         self.compare(&claim.task_id).await;
     }
 
@@ -161,7 +161,7 @@ impl Play {
         let id = self.some_id();
         let answer = cancel(&*self.store, &id).await;
         let expected = self.model.cancel(&id);
-        compare(answer.map(|it| (it.status, it.changed)), expected, "cancel");
+        compare(&answer.map(|it| (it.status, it.changed)), &expected, "cancel");
         self.compare(&id).await;
     }
 
@@ -262,11 +262,11 @@ impl Play {
 
 /// Whether the storage answers as the model does.
 fn compare<T: PartialEq + std::fmt::Debug>(
-    answer: Result<T>,
-    expected: std::result::Result<T, Refusal>,
+    answer: &Result<T>,
+    expected: &std::result::Result<T, Refusal>,
     what: &str,
 ) {
-    match (&answer, &expected) {
+    match (answer, expected) {
         (Ok(answer), Ok(expected)) => assert_eq!(answer, expected, "{what}"),
         (Err(StorageError::StaleClaim { detail, .. }), Err(Refusal::Stale(expected))) => {
             assert!(expected.is_none() || detail == expected, "{what}: {detail:?}, {expected:?}");

@@ -74,7 +74,7 @@ pub(crate) async fn a_retry_is_due_when_the_call_says<F: Fixture>(fixture: F) {
         match exact {
             Some(exact) => assert_eq!(due, exact),
             None => {
-                assert!(due >= claimed.task.claimed_at.expect("claimed").after(hour), "{due:?}")
+                assert!(due >= claimed.task.claimed_at.expect("claimed").after(hour), "{due:?}");
             }
         }
         assert_eq!(claim(&*store, &queue, 1, LONG_LEASE).await, [], "not due yet");

@@ -15,7 +15,7 @@ fn full_draft(queue: &rdq_spi::QueueName) -> Draft {
         task.handler_ref = name("handler / ünïcode '\"%");
         task.overrides = Overrides {
             max_attempts: Some(7),
-            lease: Some(Duration::from_millis(43_200_000)),
+            lease: Some(Duration::from_secs(43_200)),
             initial_backoff: Some(Duration::from_millis(1_500)),
             retention_dead: Some(Duration::from_millis(86_400_001)),
         };
@@ -108,7 +108,7 @@ pub(crate) async fn carried_over_records_come_back<F: Fixture>(fixture: F) {
     let mut odd = carried_over(9);
     odd.extra = envelope::unknown_fields().finish();
     let records = vec![bare, carried_over(2), odd];
-    let draft = Draft::of(&queue).with(|task| task.attempts = records.clone());
+    let draft = Draft::of(&queue).with(|task| task.attempts.clone_from(&records));
 
     let id = enqueue(&*store, draft).await;
 

@@ -1,5 +1,6 @@
 //! Scene words about lists and dead letters.
 
+#[allow(clippy::wildcard_imports, reason = "one vocabulary in two files")]
 use super::*;
 use rdq_spi::{DlqListParams, ListParams, PurgeParams, RedriveParams, Selection, SweepParams};
 

@@ -259,10 +259,10 @@ fn never_early(task: &TaskHistory<'_>, doubts: &Doubts, report: Report<'_>) {
         Operation::Enqueue { due, .. } => due.unwrap_or(Timestamp::MIN),
         _ => Timestamp::MIN,
     });
-    if let (Some(first), Some(due)) = (task.grants.first(), due.min()) {
-        if first.grant.claimed_at < due {
-            report(Rule::Early, format!("claimed at {:?}, due {due:?}", first.grant.claimed_at));
-        }
+    if let (Some(first), Some(due)) = (task.grants.first(), due.min())
+        && first.grant.claimed_at < due
+    {
+        report(Rule::Early, format!("claimed at {:?}, due {due:?}", first.grant.claimed_at));
     }
     if doubts.expiries {
         return; // It may have died and been redriven in between.
