@@ -24,6 +24,10 @@ use errors::{CliError, Outcome};
 use output::Format;
 use std::process::ExitCode;
 
+/// A server under load allocates all the time, on one thread what another one frees.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Durable tasks: enqueue, claim, retry, dead-letter, redrive
 #[derive(Debug, Parser)]
 #[command(name = "rdq", version, after_help = errors::EXIT_CODES, max_term_width = 100)]

@@ -8,9 +8,10 @@ use prost_types::Timestamp;
 use rdq_proto::{
     raw,
     v1::{
-        CancelRequest, DeleteQueueRequest, ListRequest, PurgeRequest, PurgeSucceededRequest,
-        PutQueueRequest, QueueConfig, RetentionConfig, Selector, Task, TaskStatus,
-        selector::Selection,
+        CancelRequest, ClaimDueRequest, CompleteRequest, DeleteQueueRequest, ListRequest,
+        PurgeRequest, PurgeSucceededRequest, PutQueueRequest, QueueConfig, Resolution,
+        ResolveBatchRequest, RetentionConfig, Selector, SweepExpiredRequest, Task, TaskStatus,
+        resolution::Call, selector::Selection,
     },
 };
 use std::{
@@ -22,6 +23,9 @@ use tonic::{Request, Status};
 
 /// The handler that every task of a measurement names.
 const HANDLER: &str = "bench";
+
+/// Tasks in one call of the clean-up.
+const BATCH: i32 = 1000;
 
 /// The end of the year 9999: later than any task has finished.
 const FOR_EVER: Timestamp = Timestamp { seconds: 253_402_300_799, nanos: 0 };
@@ -100,23 +104,22 @@ impl Place {
     async fn remove(&self, queue: &str) -> Result<(), Status> {
         let client = self.client(0);
         let mut tasks = client.tasks();
-        // A measurement that failed leaves tasks that nobody has finished.
-        for status in [TaskStatus::Pending, TaskStatus::InFlight] {
-            loop {
-                let list = ListRequest {
-                    queue: queue.to_owned(),
-                    status: status.into(),
-                    page_size: Some(1000),
-                    ..ListRequest::default()
-                };
-                let page = tasks.list(client.request(list)).await?.into_inner();
-                for task in &page.tasks {
-                    let id = task_id(task).unwrap_or_default();
-                    tasks.cancel(client.request(CancelRequest { id })).await?;
-                }
-                if page.tasks.is_empty() {
-                    break;
-                }
+        self.drain(queue).await?;
+        // What a failed measurement claimed and never ended is held by nobody now.
+        loop {
+            let list = ListRequest {
+                queue: queue.to_owned(),
+                status: TaskStatus::InFlight.into(),
+                page_size: Some(BATCH),
+                ..ListRequest::default()
+            };
+            let page = tasks.list(client.request(list)).await?.into_inner();
+            for task in &page.tasks {
+                let id = task_id(task).unwrap_or_default();
+                tasks.cancel(client.request(CancelRequest { id })).await?;
+            }
+            if page.tasks.is_empty() {
+                break;
             }
         }
         let selector = Some(Selector { selection: Some(Selection::All(true)) });
@@ -130,9 +133,47 @@ impl Place {
                 break;
             }
         }
+        // Cancelled tasks are kept for no time at all, but a sweep has to come by.
+        loop {
+            let sweep = SweepExpiredRequest { queue: queue.to_owned() };
+            if !tasks.sweep_expired(client.request(sweep)).await?.into_inner().more {
+                break;
+            }
+        }
         let delete = DeleteQueueRequest { name: queue.to_owned() };
         client.queues().delete_queue(client.request(delete)).await?;
         Ok(())
+    }
+
+    /// Works off what nobody has claimed, in batches.
+    async fn drain(&self, queue: &str) -> Result<(), Status> {
+        let client = self.client(0);
+        let mut tasks = client.tasks();
+        loop {
+            let claim = ClaimDueRequest {
+                queues: vec![queue.to_owned()],
+                limit: Some(BATCH),
+                worker_id: "bench-clean-up".to_owned(),
+                ..ClaimDueRequest::default()
+            };
+            let mut stream = tasks.claim_due(client.request(claim)).await?.into_inner();
+            let mut resolutions = Vec::new();
+            while let Some(response) = stream.message().await? {
+                resolutions.extend(response.tasks.into_iter().map(|claimed| {
+                    let complete = CompleteRequest {
+                        id: task_id(&claimed.task).unwrap_or_default(),
+                        claim_token: claimed.claim_token,
+                        ..CompleteRequest::default()
+                    };
+                    Resolution { call: Some(Call::Complete(complete)), ..Resolution::default() }
+                }));
+            }
+            if resolutions.is_empty() {
+                return Ok(());
+            }
+            let resolve = ResolveBatchRequest { resolutions };
+            tasks.resolve_batch(client.request(resolve)).await?;
+        }
     }
 }
 

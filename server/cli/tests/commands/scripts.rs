@@ -152,5 +152,8 @@ async fn a_small_bench_measures_everything_and_leaves_no_queue() {
     }
     assert!(report["lives"]["per_second"].as_f64().expect("a rate") > 0.0);
     assert!(report["pick_up"]["p99_us"].as_u64().expect("a latency") > 0);
+    // What nobody claims is worked off, too.
+    let alone = shell.json(&["bench", "--only", "enqueue", "--unary-tasks", "1500"]);
+    assert_eq!((&alone["enqueue"]["count"], &alone["lives"]), (&1500.into(), &Value::Null));
     assert_eq!(shell.json(&["queue", "list"])["queues"], serde_json::json!([]));
 }
