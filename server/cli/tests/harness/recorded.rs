@@ -130,7 +130,7 @@ impl Recorded {
         let ticket = self.history.invoke(Operation::Claim);
         let opening = self.tasks.clone();
         let stream = { opening }.claim_due(message).await?.into_inner();
-        Ok(Follow { stream, history: self.history.clone(), ticket: Some(ticket) })
+        Ok(Follow { stream, ticket })
     }
 
     /// Completes.
@@ -256,9 +256,8 @@ impl Recorded {
 #[derive(Debug)]
 pub(crate) struct Follow {
     stream: Streaming<v1::ClaimDueResponse>,
-    history: History,
-    /// Of the claim that the next message brings.
-    ticket: Option<Ticket>,
+    /// Of the claims that messages bring. In the end it stands for one that was never read.
+    ticket: Ticket,
 }
 
 impl Follow {
@@ -266,10 +265,7 @@ impl Follow {
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Held>>, Status> {
         let Some(message) = self.stream.message().await? else { return Ok(None) };
         if !message.tasks.is_empty() {
-            let next = self.history.invoke(Operation::Claim);
-            if let Some(ticket) = self.ticket.replace(next) {
-                ticket.returned(Answer::Ok(granted(&message.tasks)));
-            }
+            self.ticket.one_more().returned(Answer::Ok(granted(&message.tasks)));
         }
         Ok(Some(message.tasks.iter().map(Held::of).collect()))
     }

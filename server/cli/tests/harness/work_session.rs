@@ -45,8 +45,8 @@ pub(crate) struct WorkSession {
     up: mpsc::Sender<v1::WorkRequest>,
     down: Streaming<v1::WorkResponse>,
     history: History,
-    /// Of the claim that the next message brings.
-    ticket: Option<Ticket>,
+    /// Of the claims that messages bring. In the end it stands for one that was never read.
+    ticket: Ticket,
     outcomes: HashMap<i64, Ticket>,
     seq: i64,
 }
@@ -74,14 +74,7 @@ impl Recorded {
         let _ = up.send(start).await;
         let down = self.tasks.clone().work(ReceiverStream::new(requests)).await?.into_inner();
         let history = self.history.clone();
-        Ok(WorkSession {
-            up,
-            down,
-            history,
-            ticket: Some(ticket),
-            outcomes: HashMap::new(),
-            seq: 0,
-        })
+        Ok(WorkSession { up, down, history, ticket, outcomes: HashMap::new(), seq: 0 })
     }
 }
 
@@ -90,10 +83,7 @@ impl WorkSession {
     pub(crate) async fn next(&mut self) -> Result<Option<News>, Status> {
         let Some(message) = self.down.message().await? else { return Ok(None) };
         if !message.tasks.is_empty() {
-            let next = self.history.invoke(Operation::Claim);
-            if let Some(ticket) = self.ticket.replace(next) {
-                ticket.returned(Answer::Ok(granted(&message.tasks)));
-            }
+            self.ticket.one_more().returned(Answer::Ok(granted(&message.tasks)));
         }
         for ack in &message.outcome_acks {
             let ticket = self.outcomes.remove(&ack.seq).expect("an outcome is acknowledged once");
