@@ -10,7 +10,8 @@ use crate::{
 };
 use bytes::Bytes;
 use rdq_spi::{
-    Attempt, AttemptOutcome, Claim, ClaimParams, ClaimQueue, Claimed, TaskStatus, Timestamp,
+    Attempt, AttemptError, AttemptOutcome, Claim, ClaimParams, ClaimQueue, Claimed, TaskStatus,
+    Timestamp,
 };
 use std::time::Duration;
 
@@ -134,7 +135,7 @@ type Due = (FullRow, Bytes, Vec<Attempt>);
 
 fn read_due(tx: &mut Tx<'_, '_>, queue: i64, limit: usize, room: &mut Room) -> Sql<Vec<Due>> {
     let lease_expired = reports::lease_expired();
-    let lease_expired_bytes = lease_expired.error.as_ref().map_or(0, |error| error.len_bytes());
+    let lease_expired_bytes = lease_expired.error.as_ref().map_or(0, AttemptError::len_bytes);
     let sql = &mut *tx.sql;
     let mut rows =
         sql.tasks.ready_tasks.query([queue, i64::try_from(limit).unwrap_or(i64::MAX)])?;

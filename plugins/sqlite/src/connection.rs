@@ -1,7 +1,7 @@
 //! Opens connections and checks that each got what durability rests on. The file is never opened
 //! but through the library: closing a descriptor of one's own would drop all its locks.
 
-use crate::{clock::Deadline, config::OpenError, errors::Sql};
+use crate::{clock::Deadline, config::OpenError, errors::Sql, migrations};
 use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig, types::FromSql};
 use std::{
     path::{Path, PathBuf},
@@ -14,8 +14,9 @@ const LIBRARY_VERSION_MIN: i32 = 3_051_003;
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The log file shrinks to this when it is begun anew.
 const LOG_BYTES_KEPT: i64 = 64 << 20;
-/// Pages that the writer keeps in memory, in KiB: the indexes' inner pages of a large backlog.
-const WRITER_CACHE_KIB: i64 = 32 << 10;
+/// Pages that the writer keeps in memory, in KiB: the indexes' inner pages of a large backlog. Not
+/// more, since a commit after a page was split looks at all of them.
+const WRITER_CACHE_KIB: i64 = 8 << 10;
 const READER_CACHE_KIB: i64 = 4 << 10;
 
 /// A path that the library takes as it is: neither a URI nor a name of its own such as `:memory:`.
@@ -38,12 +39,13 @@ pub(crate) fn check_library() -> Result<(), OpenError> {
     Ok(())
 }
 
-/// A connection that writes, on a file that may be new.
+/// A connection that writes, on a file that may be new. A file that is not ours is left alone.
 pub(crate) fn open_writer(path: &Path) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = open(path, flags)?;
+    migrations::check(&db)?;
     use_write_ahead_log(&db)?;
     set(&db, "synchronous", "FULL", 2_i64)?;
     set(&db, "foreign_keys", "ON", 1_i64)?;

@@ -189,3 +189,106 @@ fn next_record(
         })
         .optional()
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::{connection, migrations, statements::text};
+    use bytes::Bytes;
+    use rdq_spi::{AttemptError, HISTORY_RECORDS_MAX, Timestamp};
+
+    struct Store {
+        _dir: tempfile::TempDir,
+        db: rusqlite::Connection,
+    }
+
+    fn new_store() -> Store {
+        let dir = tempfile::tempdir().unwrap();
+        let db = connection::open_writer(&dir.path().join("rdq.db")).unwrap();
+        migrations::migrate(&db).unwrap();
+        // One transaction for all, and histories of tasks that are not there.
+        db.execute_batch("PRAGMA foreign_keys = OFF; BEGIN;").unwrap();
+        Store { _dir: dir, db }
+    }
+
+    fn read(db: &rusqlite::Connection, kept: &Kept) -> Vec<Attempt> {
+        whole(&mut db.prepare(text!(attempts)).unwrap(), 1, kept).unwrap()
+    }
+
+    fn attempt(no: u32, [message, detail, stack, extra]: [usize; 4]) -> Attempt {
+        let text = |len| "x".repeat(len);
+        Attempt {
+            attempt_no: no,
+            started_at: None,
+            finished_at: Some(Timestamp::from_millis(no.into())),
+            outcome: None,
+            worker_id: None,
+            error: Some(AttemptError {
+                error_type: "t".into(),
+                message: text(message),
+                detail: text(detail),
+                stack: text(stack),
+            }),
+            extra: Bytes::from(vec![1; extra]),
+            folded_count: 0,
+        }
+    }
+
+    /// What the contract says, done to the whole history at each append.
+    fn append_to_all(all: &mut Vec<Attempt>, attempt: Attempt) {
+        if let Some(index) = fold_at(u32::try_from(all.len()).unwrap()) {
+            let gone = all.remove(index);
+            let kept = &mut all[index - 1];
+            kept.folded_count = kept.folded_count.max(1) + gone.folded_count.max(1);
+            kept.finished_at = gone.finished_at;
+        }
+        all.push(attempt);
+        rdq_spi::shed(all, HISTORY_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_heavy_history_loses_what_the_contract_says_append_by_append() {
+        let store = new_store();
+        let mut sql = Statements::prepare(&store.db).unwrap();
+        let (mut kept, mut expected) = (Kept::default(), Vec::new());
+        // Enough for every kind of cut, with sizes that repeat irregularly.
+        for no in 1..=250 {
+            let size = |factor: u32, max: u32| usize::try_from(no * factor % max).unwrap();
+            let sizes =
+                [size(7, 4_000), size(104_729, 30_000), size(7_919, 60_000), size(1_009, 9_000)];
+            append(&mut sql, 1, &mut kept, &attempt(no, sizes)).unwrap();
+            append_to_all(&mut expected, attempt(no, sizes));
+            assert!(read(&store.db, &kept) == expected, "after {no}");
+        }
+        assert!(expected.iter().any(|attempt| attempt.extra.is_empty()), "every cut was needed");
+    }
+
+    #[test]
+    fn a_long_history_folds_in_its_middle() {
+        let store = new_store();
+        let mut sql = Statements::prepare(&store.db).unwrap();
+        let (mut kept, mut expected) = (Kept::default(), Vec::new());
+        for no in 1..=HISTORY_RECORDS_MAX + 5 {
+            append(&mut sql, 1, &mut kept, &attempt(no, [1, 0, 0, 0])).unwrap();
+            append_to_all(&mut expected, attempt(no, [1, 0, 0, 0]));
+        }
+        let read = read(&store.db, &kept);
+        assert_eq!(read.len(), HISTORY_RECORDS_MAX as usize);
+        assert_eq!(read[4_999].folded_count, 6);
+        assert!(read == expected);
+    }
+
+    #[test]
+    fn a_first_small_attempt_stays_in_the_tasks_row() {
+        let store = new_store();
+        let mut sql = Statements::prepare(&store.db).unwrap();
+        for (sizes, in_table) in
+            [([9, 0, 0, 0], false), ([ONLY_BYTES_MAX, 0, 0, 0], true), ([0, 0, 1, 0], true)]
+        {
+            let mut kept = Kept::default();
+            append(&mut sql, 1, &mut kept, &attempt(1, sizes)).unwrap();
+            assert_eq!(kept.in_table, in_table, "{sizes:?}");
+        }
+    }
+}

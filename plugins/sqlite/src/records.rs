@@ -74,7 +74,7 @@ fn read(record: &[u8], heavy: Option<&[u8]>) -> Option<Attempt> {
         attempt_no: u32::from_le_bytes(from.array()?),
         started_at: from.when(has(STARTED), Reader::timestamp)?,
         finished_at: from.when(has(FINISHED), Reader::timestamp)?,
-        outcome: outcome_of(outcome)?,
+        outcome: if outcome == 0 { None } else { Some(outcome_of(outcome)?) },
         worker_id: from.when(has(WORKER), Reader::text)?.map(WorkerId::stored),
         error: None,
         extra: Bytes::new(),
@@ -109,14 +109,13 @@ fn outcome_number(outcome: Option<AttemptOutcome>) -> u8 {
     }
 }
 
-fn outcome_of(number: u8) -> Option<Option<AttemptOutcome>> {
+fn outcome_of(number: u8) -> Option<AttemptOutcome> {
     Some(match number {
-        0 => None,
-        1 => Some(AttemptOutcome::Success),
-        2 => Some(AttemptOutcome::RetryableFailure),
-        3 => Some(AttemptOutcome::PermanentFailure),
-        4 => Some(AttemptOutcome::LeaseExpired),
-        5 => Some(AttemptOutcome::Cancelled),
+        1 => AttemptOutcome::Success,
+        2 => AttemptOutcome::RetryableFailure,
+        3 => AttemptOutcome::PermanentFailure,
+        4 => AttemptOutcome::LeaseExpired,
+        5 => AttemptOutcome::Cancelled,
         _ => return None,
     })
 }

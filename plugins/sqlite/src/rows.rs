@@ -9,7 +9,8 @@ use crate::{
 };
 use bytes::Bytes;
 use rdq_spi::{
-    Attempt, AttemptOutcome, Call, Overrides, QueueName, StaleDetail, Task, TaskId, TaskStatus, Timestamp, WorkerId,
+    Attempt, AttemptOutcome, Call, Overrides, QueueName, StaleDetail, Task, TaskId, TaskStatus,
+    Timestamp, WorkerId,
 };
 use rusqlite::Row;
 use std::time::Duration;

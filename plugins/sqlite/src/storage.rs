@@ -19,6 +19,7 @@ use rdq_spi::{
     QueueConfig, QueueName, QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result,
     Step, Storage, StorageError, SweepParams, Swept, Task, TaskId,
 };
+use rusqlite::Connection;
 use std::{path::Path, sync::Arc, time::Duration};
 
 /// Tasks in one SQLite file, which several processes may share. Dropping it finishes what was
@@ -43,17 +44,30 @@ impl SqliteStorage {
         let path = connection::plain_path(path)?;
         let db = connection::open_writer(&path)?;
         migrations::migrate(&db)?;
+        Self::start(&path, db, options)
+    }
+
+    /// Serves the file through this writing connection.
+    pub(crate) fn start(
+        path: &Path,
+        db: Connection,
+        options: &SqliteOptions,
+    ) -> Result<Self, OpenError> {
         Checkpointer::observe(&db);
         let readers = (0..options.readers.max(1))
-            .map(|_| connection::open_reader(&path))
+            .map(|_| connection::open_reader(path))
             .collect::<Result<_, _>>()?;
         let hub = Arc::new(HintHub::default());
-        let writer = Writer::start(db, Checkpointer::start(&path)?, Arc::clone(&hub))?;
+        let writer = Writer::start(db, Checkpointer::start(path)?, Arc::clone(&hub))?;
         Ok(Self { writer, readers: Arc::new(Readers::new(readers)), hub })
     }
 }
 
 #[async_trait]
+#[allow(
+    clippy::redundant_closure_for_method_calls,
+    reason = "the methods alone are of one lifetime, and these must be of any"
+)]
 impl Storage for SqliteStorage {
     fn capabilities(&self) -> Capabilities {
         Capabilities {

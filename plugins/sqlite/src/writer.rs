@@ -229,7 +229,9 @@ impl<'c> Thread<'c> {
             }
             // The cause may be one call's, and the others need not share its fate.
             Err(failure) if batch.len() > 1 && failure.may_be_one_calls_own() => {
-                batch.into_iter().for_each(|job| self.run_batch(vec![job]));
+                for job in batch {
+                    self.run_batch(vec![job]);
+                }
             }
             Err(failure) => batch.into_iter().for_each(|job| job.fail(&failure)),
         }
@@ -244,10 +246,10 @@ impl<'c> Thread<'c> {
         });
         if let Err(failure) = &hints {
             // SQLite may have rolled back already.
-            if !self.db.is_autocommit() {
-                if let Err(error) = self.sql.state.rollback.execute([]) {
-                    tracing::error!(%error, "a failed transaction could not be rolled back");
-                }
+            if !self.db.is_autocommit()
+                && let Err(error) = self.sql.state.rollback.execute([])
+            {
+                tracing::error!(%error, "a failed transaction could not be rolled back");
             }
             tracing::warn!(?failure, calls = batch.len(), "a transaction failed");
         }
@@ -272,7 +274,9 @@ impl<'c> Thread<'c> {
         match waiting::hint_watched(&mut self.sql, &self.hub) {
             Ok(next_due_in) => {
                 self.next_due = None;
-                next_due_in.into_iter().for_each(|due_in| self.wake_in(due_in));
+                if let Some(due_in) = next_due_in {
+                    self.wake_in(due_in);
+                }
             }
             Err(error) => {
                 tracing::warn!(%error, "the queues that somebody waits for could not be read");

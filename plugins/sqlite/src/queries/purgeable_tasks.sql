@@ -1,3 +1,3 @@
 -- Dead letters whose own retention is over.
 SELECT task FROM tasks INDEXED BY tasks_purge
-WHERE queue = ?1 AND purge_at IS NOT NULL AND purge_at <= ?2 ORDER BY purge_at LIMIT ?3;
+WHERE queue = ?1 AND purge_at <= ?2 ORDER BY purge_at LIMIT ?3;
