@@ -1,0 +1,128 @@
+//! The mistakes, by name. What each does is in `storage` and `memo`.
+
+/// What is wrong with the storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Nothing.
+    None,
+    /// A superseded token is as good as the newest.
+    AnyTokenWillDo,
+    /// Strict calls are taken as lenient ones.
+    StrictIgnored,
+    /// Lenient calls are taken as strict ones.
+    AlwaysStrict,
+    /// A missing task is answered as a stale claim.
+    MissingIsStale,
+    /// A release is recorded as an attempt.
+    ReleaseSpends,
+    /// Where nothing is due, the last claim is handed out again.
+    LiveClaimsHandedOut,
+    /// Every seventh claim call also answers the claims of the one before.
+    ClaimsRepeatNowAndThen,
+    /// Generations count from the admission.
+    GenerationsRestart,
+    /// A reclaim appends no record.
+    LapseNotRecorded,
+    /// A reclaim is not counted.
+    LapseNotCounted,
+    /// A heartbeat never shortens a lease.
+    LeasesOnlyGrow,
+    /// A heartbeat without a checkpoint clears it.
+    UnsetClearsProgress,
+    /// Heartbeats reach as far as they ask.
+    HeldMaxIgnored,
+    /// Every claim that was ever made is said to be live.
+    EveryClaimIsLive,
+    /// A repeated resolution is stale.
+    ReplaysForgotten,
+    /// Another resolution with a spent token is a repetition.
+    AnyCallReplays,
+    /// A repeated `Fail` is answered by what it asks now.
+    FailDecidesAgain,
+    /// A resolution is remembered beyond the next claim.
+    ReplaysOutliveTheClaim,
+    /// An id of another queue is taken for a repetition.
+    ConflictIgnored,
+    /// A repeated admission replaces the content.
+    EnqueueOverwrites,
+    /// A repeated admission says that it created.
+    EveryAdmissionCreates,
+    /// What is carried over is not stored.
+    CarriedOverDropped,
+    /// Every tenth admission is acknowledged and not stored.
+    SomeAdmissionsLost,
+    /// All priorities are alike.
+    PriorityIgnored,
+    /// What is due is due since its admission.
+    DueTimeIgnored,
+    /// Claims come in reverse.
+    NewestFirst,
+    /// The first queue that has anything is served alone.
+    QueuesStarve,
+    /// Envelopes are stored as text.
+    EnvelopesAsText,
+    /// Fields of the envelope that nobody knows are cut off.
+    UnknownFieldsLost,
+    /// Of an attempt, only known fields are stored.
+    AttemptExtrasLost,
+    /// A page begins at the millisecond after the last one.
+    PageSkipsEqualInstants,
+    /// A page begins with the last entry of the one before.
+    PageRepeatsItsEdge,
+    /// A later page shows the newest entry.
+    PageAdmitsNewer,
+    /// A bad position is the first page.
+    AnyPositionWillDo,
+    /// A redrive leaves the attempt count.
+    RedriveKeepsTheCount,
+    /// A redrive drops the history.
+    RedriveDropsTheHistory,
+    /// Every step of a redrive begins at the newest.
+    RedriveStartsOver,
+    /// The limit of a step is not looked at.
+    StepsUnbounded,
+    /// A dry run is a run.
+    DryRunActs,
+    /// A selection by ids takes everything.
+    IdsMeanAll,
+    /// Error types are compared by their beginning.
+    FiltersAsPrefixes,
+    /// A claim takes all there is.
+    LimitIgnored,
+    /// Sizes are not looked at.
+    BytesIgnored,
+    /// Claims carry whole histories.
+    ClaimsCarryEverything,
+    /// The newest stack goes first.
+    NewestTextShedFirst,
+    /// A cancellation is acknowledged and not done.
+    CancelOnlyAnswers,
+    /// A stale claim does not say why.
+    DetailLost,
+    /// Retention is not looked at.
+    SweptTooEarly,
+    /// A task's own retention is not stored.
+    OwnRetentionIgnored,
+    /// Lapsed claims do not count as in flight.
+    LapsedCountedApart,
+    /// A count is off by one.
+    OneTooManyReady,
+    /// No hint ever comes.
+    HintsLost,
+    /// Queue names are compared without case.
+    NamesFolded,
+    /// Queue names are trimmed.
+    NamesTrimmed,
+    /// Instants are stored in seconds.
+    SecondsOnly,
+    /// A configuration that is unset leaves the old one.
+    ConfigurationMerged,
+    /// A queue that holds tasks is deleted.
+    FullQueuesDeleted,
+    /// Every server gets the secret that it proposes.
+    OwnSecrets,
+    /// A closed handle goes on.
+    CloseIgnored,
+    /// The storage claims more than it is.
+    DurabilityOverstated,
+}
