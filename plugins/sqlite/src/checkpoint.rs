@@ -20,6 +20,9 @@ const WARN_PAGES: i64 = 32_000;
 /// How soon the thread tries again where a reader was in the way.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// How long the writer's end waits for readers.
+const CLOSE_WAIT: Duration = Duration::from_millis(100);
+
 thread_local! {
     /// Pages in the log after the writer's last commit.
     static LOG_PAGES: Cell<i64> = const { Cell::new(0) };
@@ -82,7 +85,9 @@ impl Checkpointer {
 
 /// Moves all that can be moved when the writer ends.
 pub(crate) fn before_close(db: &Connection) {
-    if let Err(error) = checkpoint(db, "TRUNCATE") {
+    // Other processes may be reading; whoever closes last moves the rest.
+    let moved = db.busy_timeout(CLOSE_WAIT).and_then(|()| checkpoint(db, "TRUNCATE"));
+    if let Err(error) = moved {
         tracing::debug!(%error, "the log stays beside the database");
     }
 }

@@ -71,6 +71,8 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = open(path, flags)?;
     set(&db, "query_only", "ON", 1_i64)?;
+    // All that readers run: see `reads`.
+    db.set_prepared_statement_cache_capacity(32);
     set(&db, "cache_size", &format!("-{READER_CACHE_KIB}"), -READER_CACHE_KIB)?;
     Ok(db)
 }

@@ -63,6 +63,13 @@ impl SqliteStorage {
     }
 }
 
+impl Drop for SqliteStorage {
+    fn drop(&mut self) {
+        // Those who wait would wait for ever.
+        self.hub.close();
+    }
+}
+
 #[async_trait]
 #[allow(
     clippy::redundant_closure_for_method_calls,
