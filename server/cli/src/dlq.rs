@@ -161,12 +161,12 @@ pub(crate) async fn dlq(args: DlqArgs) -> Result<Outcome, CliError> {
     match args.command {
         DlqCommand::List(args) => list(args, &client).await,
         DlqCommand::Redrive(args) => {
-            Step { verb: "redrive", done: "redriven", selection: &args.selection, client: &client }
+            Step { verb: "Redrive", done: "redriven", selection: &args.selection, client: &client }
                 .run(&Call::Redrive { spread: args.spread, rate: args.rate })
                 .await
         }
         DlqCommand::Purge(args) => {
-            Step { verb: "purge", done: "purged", selection: &args.selection, client: &client }
+            Step { verb: "Purge", done: "purged", selection: &args.selection, client: &client }
                 .run(&Call::Purge)
                 .await
         }
@@ -212,7 +212,7 @@ impl Step<'_> {
             let count = self.count(call, true, None).await?;
             let queue = &selection.queue;
             let letters = output::count(count, "dead letter");
-            let question = format!("{} {letters} of queue {queue:?}, all there are?", self.verb);
+            let question = format!("{} all {letters} of queue {queue:?}?", self.verb);
             if count > 0 && !output::confirm(&question)? {
                 return Ok(Outcome::Nothing);
             }
@@ -226,7 +226,7 @@ impl Step<'_> {
     async fn count(&self, call: &Call, dry_run: bool, total: Option<u64>) -> Result<i64, CliError> {
         let (queue, selector) = (self.selection.queue.clone(), Some(self.selection.selector()));
         let mut service = self.client.tasks();
-        let mut count = Running::new(self.done, total);
+        let mut count = Running::new(if dry_run { "counted" } else { self.done }, total);
         match call {
             Call::Redrive { spread, rate } => {
                 let request = RedriveRequest {
