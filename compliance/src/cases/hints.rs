@@ -22,6 +22,9 @@ async fn claim_by_hints(store: &dyn Storage, hints: &mut DueHints, queue: &Queue
     loop {
         let hint = hint(hints).await;
         assert_eq!(hint.queue, *queue, "of the queues asked for");
+        if hint.due_in >= LOST {
+            continue; // Of a long lease or delay; the story waits for something sooner.
+        }
         tokio::time::sleep(hint.due_in).await;
         // A hint may be early by a clock's rounding; then the claim says how long it still takes.
         for _ in 0..20 {
