@@ -54,15 +54,14 @@ fn pending_task(new: NewTask, now: Timestamp) -> Task {
     }
 }
 
-/// The task in memory of its own: what comes is often a small slice of a large request, and would
-/// keep the whole of it.
-pub(crate) fn detached(mut new: NewTask) -> NewTask {
+/// Gives the task memory of its own: what comes is often a small slice of a large request, and
+/// would keep the whole of it.
+pub(crate) fn detach_task(new: &mut NewTask) {
     detach(&mut new.envelope);
     detach(&mut new.progress);
     for attempt in &mut new.attempts {
         detach(&mut attempt.extra);
     }
-    new
 }
 
 /// Replaces a slice by a copy of its own.

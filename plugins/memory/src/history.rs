@@ -37,6 +37,10 @@ impl Entry {
             self.history_bytes -= gone.len_bytes();
         }
         self.history_bytes += attempt.len_bytes();
+        // Most tasks end with one record; room for more would outweigh the rest of the task.
+        if task.attempts.is_empty() {
+            task.attempts.reserve_exact(1);
+        }
         task.attempts.push(attempt);
         self.bound_history();
     }

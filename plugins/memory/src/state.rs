@@ -5,13 +5,16 @@ use crate::{entry::Entry, queue::Queue, token::RunId};
 use rdq_spi::{
     QueueConfig, QueueName, QueueRecord, QueueStats, Result, StorageError, TaskId, Timestamp,
 };
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    hash::{BuildHasherDefault, Hasher},
+};
 
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) run: RunId,
     /// Tasks by admission.
-    pub(crate) entries: HashMap<u64, Box<Entry>>,
+    pub(crate) entries: HashMap<u64, Box<Entry>, BuildHasherDefault<ByNumber>>,
     /// Admissions by id.
     pub(crate) ids: HashMap<TaskId, u64>,
     /// The queues that hold tasks.
@@ -59,7 +62,7 @@ impl State {
     pub(crate) fn new() -> Self {
         Self {
             run: RunId::random(),
-            entries: HashMap::new(),
+            entries: HashMap::default(),
             ids: HashMap::new(),
             queues: BTreeMap::new(),
             records: BTreeMap::new(),
@@ -205,5 +208,26 @@ impl State {
 fn note(news: &mut Vec<QueueName>, queue: &Queue, name: &QueueName) {
     if queue.has_news() && news.last() != Some(name) {
         news.push(name.clone());
+    }
+}
+
+/// Spreads admission numbers over a table. Nobody outside chooses them, so it need not withstand
+/// chosen ones.
+#[derive(Debug, Default)]
+pub(crate) struct ByNumber(u64);
+
+impl Hasher for ByNumber {
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number.wrapping_mul(0x9e37_79b9_7f4a_7c15); // 2^64 / the golden ratio
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(self.0 ^ u64::from(*byte));
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }

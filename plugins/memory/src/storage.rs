@@ -1,7 +1,7 @@
 //! `impl Storage`: one short method per operation. Each takes the lock once, for the whole batch,
 //! reads the clock under it, and tells the waiters afterwards.
 
-use crate::{admission::detached, clock::Clock, hints::hints, state::State};
+use crate::{admission::detach_task, clock::Clock, hints::hints, state::State};
 use async_trait::async_trait;
 use rdq_spi::{
     Admission, Cancelled, Capabilities, ClaimParams, ClaimRef, Claimed, DlqListParams, DueHints,
@@ -103,9 +103,9 @@ impl Storage for MemoryStorage {
         self.closed.send_replace(true);
     }
 
-    async fn enqueue(&self, tasks: Vec<NewTask>) -> Result<Vec<Result<Admission>>> {
+    async fn enqueue(&self, mut tasks: Vec<NewTask>) -> Result<Vec<Result<Admission>>> {
         // Copied before the lock is taken, which is held for the shorter.
-        let tasks: Vec<_> = tasks.into_iter().map(detached).collect();
+        tasks.iter_mut().for_each(detach_task);
         self.call(|state, now| tasks.into_iter().map(|task| state.enqueue(task, now)).collect())
     }
 
