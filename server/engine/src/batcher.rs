@@ -7,6 +7,7 @@ use crate::{
     core::{Core, refuse_all},
 };
 use std::{
+    collections::VecDeque,
     future::Future,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -48,7 +49,7 @@ pub(crate) trait Kind: Sized + Send + 'static {
 pub(crate) struct Batcher<K: Kind>(Mutex<Line<K>>);
 
 struct Line<K: Kind> {
-    waiting: std::collections::VecDeque<Waiting<K>>,
+    waiting: VecDeque<Waiting<K>>,
     waiting_bytes: usize,
     under_way: usize,
 }
@@ -61,7 +62,7 @@ struct Waiting<K: Kind> {
 
 impl<K: Kind> Default for Batcher<K> {
     fn default() -> Self {
-        Self(Mutex::new(Line { waiting: Default::default(), waiting_bytes: 0, under_way: 0 }))
+        Self(Mutex::new(Line { waiting: VecDeque::new(), waiting_bytes: 0, under_way: 0 }))
     }
 }
 

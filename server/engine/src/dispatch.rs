@@ -114,6 +114,9 @@ impl Station {
         let mut line = self.lock();
         while served.unary.len() < WAITERS_MAX && tasks < TASKS_MAX {
             let Some(waiter) = line.unary.pop_front() else { break };
+            if waiter.answer.is_closed() && waiter.gathered.is_empty() {
+                continue;
+            }
             tasks += waiter.ask.limit;
             served.unary.push(waiter);
         }

@@ -226,9 +226,10 @@ impl Feed {
             }
         }
         if inbox.serving {
-            drop(inbox)
+            drop(inbox);
         } else {
-            wake(inbox)
+            // It may wait for this to end.
+            wake(inbox);
         }
         self.line_up();
     }

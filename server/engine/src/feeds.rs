@@ -7,7 +7,7 @@ use crate::{
 };
 use rdq_spi::{StaleDetail, TaskId};
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
@@ -18,7 +18,7 @@ pub(crate) const DRAIN_GRACE: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 pub(crate) struct Feeds {
-    feeds: Mutex<HashMap<u64, Weak<Feed>>>,
+    feeds: Mutex<BTreeMap<u64, Weak<Feed>>>,
     gone: Notify,
 }
 
@@ -62,7 +62,7 @@ impl Feeds {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Weak<Feed>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Weak<Feed>>> {
         self.feeds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,6 +10,7 @@ use crate::{
 use bytes::Bytes;
 use rdq_spi::{
     DlqFilter, DlqListParams, ListParams, Page, Position, QueueName, Task, TaskId, TaskStatus,
+    Timestamp,
 };
 
 /// Storage pages that one call reads where a filter is evaluated here.
@@ -215,7 +216,7 @@ fn fingerprint(filter: &DlqFilter) -> Vec<u8> {
     }
     for instant in [dead_from, dead_to] {
         bytes.push(u8::from(instant.is_some()));
-        bytes.extend_from_slice(&instant.map_or(0, |at| at.millis()).to_be_bytes());
+        bytes.extend_from_slice(&instant.map_or(0, Timestamp::millis).to_be_bytes());
     }
     bytes
 }

@@ -196,7 +196,7 @@ impl ClaimLoop {
         if !dead.is_empty() {
             bury(&self.core, dead).await;
         }
-        self.learn(learned);
+        self.learn(&learned);
     }
 
     fn claimable(&self, snapshot: &Snapshot) -> Vec<ClaimQueue> {
@@ -289,7 +289,7 @@ impl ClaimLoop {
         let _ = answer.send(Ok(Undelivered::new(Arc::clone(&self.core), tasks)));
     }
 
-    fn learn(&mut self, learned: Learned) {
+    fn learn(&mut self, learned: &Learned) {
         if let Some(error) = &learned.error {
             return self.back_off(Some(error));
         }

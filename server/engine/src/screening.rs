@@ -7,6 +7,7 @@ use rdq_spi::{
 };
 use std::sync::Arc;
 
+#[expect(clippy::large_enum_variant, reason = "almost every one is the large one, and short-lived")]
 pub(crate) enum Screened {
     Good(ClaimedTask),
     Dead(Resolution),
@@ -73,7 +74,7 @@ pub(crate) async fn bury(core: &Arc<Core>, dead: Vec<Resolution>) {
             }
         }
         Err(error) => {
-            tracing::warn!(%error, count, "tasks past their attempts or their time remain")
+            tracing::warn!(%error, count, "tasks past their attempts or their time remain");
         }
     }
 }

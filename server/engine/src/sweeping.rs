@@ -2,11 +2,8 @@
 //! server; each step is bounded and idempotent, so that many at once only share the work.
 
 use crate::{
-    Engine, EngineError, clock,
-    configuration::Effective,
-    core::Core,
-    keeper,
-    limits::{LEASE_MIN, STEP_TASKS_MAX},
+    Engine, EngineError, clock, configuration::Effective, core::Core, keeper,
+    limits::STEP_TASKS_MAX,
 };
 use rdq_spi::{Age, DeadRetention, QueueName, SweepParams, Swept, Timestamp};
 use std::{sync::Arc, time::Duration};
@@ -16,8 +13,10 @@ const STEPS_MAX: u32 = 100;
 const NAMES_PAGE: u32 = 1_000;
 /// Claims lapsed for so long are forgotten: their tasks were reclaimed, or nobody waits for them.
 const LAPSED_KEPT: Duration = Duration::from_secs(60);
-/// A step between steps, so that callers get through.
-const STEP_PAUSE: Duration = LEASE_MIN;
+/// A breath between steps, so that callers get through.
+const STEP_PAUSE: Duration = Duration::from_millis(10);
+/// When a queue had more than its steps, the next round does not wait for its time.
+const MORE_PAUSE: Duration = Duration::from_secs(1);
 
 impl Engine {
     /// Removes succeeded tasks that finished before an instant, at most 100,000; says how many, and
@@ -66,29 +65,34 @@ impl Core {
         Ok(swept)
     }
 
-    /// Sweeps every queue, as far as the steps allow.
-    async fn sweep_all(self: &Arc<Self>) -> Result<(), EngineError> {
-        let mut after = None;
+    /// Sweeps every queue, as far as the steps allow; says whether more is left.
+    async fn sweep_all(self: &Arc<Self>) -> Result<bool, EngineError> {
+        let (mut after, mut more) = (None, false);
         loop {
             let names = self
                 .call("queue_names", |storage| async move {
                     storage.queue_names(after, NAMES_PAGE).await
                 })
                 .await?;
-            let Some(last) = names.last().cloned() else { return Ok(()) };
+            let Some(last) = names.last().cloned() else { return Ok(more) };
             for queue in names {
-                for _ in 0..STEPS_MAX {
-                    if self.closing.is_cancelled() || !self.sweep_step(queue.clone()).await?.more {
-                        break;
-                    }
-                    clock::sleep(STEP_PAUSE).await;
-                }
+                more |= self.sweep_queue(queue).await?;
             }
             if self.closing.is_cancelled() {
-                return Ok(());
+                return Ok(false);
             }
             after = Some(last);
         }
+    }
+
+    async fn sweep_queue(self: &Arc<Self>, queue: QueueName) -> Result<bool, EngineError> {
+        for _ in 0..STEPS_MAX {
+            if self.closing.is_cancelled() || !self.sweep_step(queue.clone()).await?.more {
+                return Ok(false);
+            }
+            clock::sleep(STEP_PAUSE).await;
+        }
+        Ok(true)
     }
 }
 
@@ -105,16 +109,19 @@ fn sweep_of(queue: QueueName, effective: &Effective) -> SweepParams {
 
 /// Runs until the engine closes. A storage that fails is left alone until the next time.
 pub(crate) async fn maintain(core: Arc<Core>) {
+    let mut more = false;
     loop {
-        let pause = clock::jittered(core.options.maintenance_interval, 0.2);
+        let interval = core.options.maintenance_interval;
+        let interval = if more { interval.min(MORE_PAUSE) } else { interval };
         tokio::select! {
             biased;
             () = core.closing.cancelled() => return,
-            () = clock::sleep(pause) => {}
+            () = clock::sleep(clock::jittered(interval, 0.2)) => {}
         }
-        if let Err(error) = core.sweep_all().await {
+        more = core.sweep_all().await.unwrap_or_else(|error| {
             tracing::warn!(%error, "maintenance failed; trying again at its next time");
-        }
+            false
+        });
         if let Some(long_ago) = clock::now().checked_sub(LAPSED_KEPT) {
             core.feeds.all().iter().for_each(|feed| feed.forget_lapsed(long_ago));
         }
