@@ -14,8 +14,9 @@ use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument as _;
 
-/// How often giving back is tried before the lease is left to lapse.
-const GIVE_BACK_TRIES: u32 = 3;
+/// How often a claim that nobody has is ended before its lease is left to lapse.
+const SETTLE_TRIES: u32 = 3;
+const SETTLE_PAUSE: Duration = Duration::from_millis(200);
 
 pub(crate) struct Core {
     pub(crate) storage: Arc<dyn Storage>,
@@ -109,19 +110,35 @@ impl Core {
                     })
                 })
                 .collect();
-            core.give_back_now(resolutions).await;
+            core.settle_surely(resolutions).await;
         });
     }
 
-    async fn give_back_now(&self, resolutions: Vec<Resolution>) {
-        let queues_hinted = resolutions.len();
-        for attempt in 1..=GIVE_BACK_TRIES {
-            let Err(error) = self.storage.resolve(resolutions.clone()).await else { return };
-            tracing::warn!(%error, attempt, claims = queues_hinted, "claims were not given back");
-            if matches!(error, StorageError::Closed) {
-                return;
+    /// Resolves claims that no caller waits for, and tries again while the storage fails. If it
+    /// fails for longer, the leases lapse.
+    pub(crate) async fn settle_surely(&self, resolutions: Vec<Resolution>) {
+        let claims = resolutions.len();
+        for attempt in 1..=SETTLE_TRIES {
+            match self.storage.resolve(resolutions.clone()).await {
+                Ok(answers) => {
+                    for error in answers.into_iter().filter_map(Result::err) {
+                        // Somebody cancelled, swept or reclaimed the task meanwhile: as good.
+                        let ended = matches!(
+                            error,
+                            StorageError::StaleClaim { .. } | StorageError::NotFound { .. }
+                        );
+                        if !ended {
+                            tracing::warn!(%error, "a claim that nobody has was not ended");
+                        }
+                    }
+                    return;
+                }
+                Err(StorageError::Closed) => return,
+                Err(error) => {
+                    tracing::warn!(%error, attempt, claims, "claims that nobody has were not ended");
+                }
             }
-            clock::sleep(clock::jittered(Duration::from_millis(200) * attempt, 0.5)).await;
+            clock::sleep(clock::jittered(SETTLE_PAUSE * attempt, 0.5)).await;
         }
     }
 

@@ -9,7 +9,7 @@ use crate::{
     dispatch::{Ask, Served, Station, Undelivered},
     limits::{ANSWER_BYTES_MAX, LEASE_MAX},
     queues::Snapshot,
-    screening::{Screened, bury, screen},
+    screening::{Screened, screen},
     weight,
 };
 use futures::{FutureExt as _, StreamExt as _};
@@ -194,7 +194,7 @@ impl ClaimLoop {
         };
         let (learned, dead) = self.hand_out(served, answers, &snapshot, claimed_at);
         if !dead.is_empty() {
-            bury(&self.core, dead).await;
+            self.core.settle_surely(dead).await;
         }
         self.learn(&learned);
     }

@@ -1,11 +1,8 @@
 //! What a claimed task goes through before a worker sees it: one that outlived its time or spent
 //! its attempts is dead, and never handed out.
 
-use crate::{ClaimedTask, core::Core, queues::Snapshot, token::ClaimContext};
-use rdq_spi::{
-    AttemptError, AttemptReport, Call, Claim, ClaimRef, Outcome, Resolution, StorageError,
-};
-use std::sync::Arc;
+use crate::{ClaimedTask, queues::Snapshot, token::ClaimContext};
+use rdq_spi::{AttemptError, AttemptReport, Call, Claim, ClaimRef, Outcome, Resolution};
 
 #[expect(clippy::large_enum_variant, reason = "almost every one is the large one, and short-lived")]
 pub(crate) enum Screened {
@@ -57,24 +54,4 @@ pub(crate) fn screen(claim: Claim, snapshot: &Snapshot, holder: u64) -> Screened
         version_mismatch: effective.version_mismatch,
         task,
     })
-}
-
-/// Makes dead letters of what was screened out. If that fails, the leases lapse, and the next claim
-/// finds the tasks again.
-pub(crate) async fn bury(core: &Arc<Core>, dead: Vec<Resolution>) {
-    let count = dead.len();
-    match core.call("resolve", |storage| async move { storage.resolve(dead).await }).await {
-        Ok(answers) => {
-            for error in answers.into_iter().filter_map(Result::err) {
-                // Somebody else cancelled or swept it meanwhile: as good.
-                if !matches!(error, StorageError::StaleClaim { .. } | StorageError::NotFound { .. })
-                {
-                    tracing::warn!(%error, "a task past its attempts or its time was not buried");
-                }
-            }
-        }
-        Err(error) => {
-            tracing::warn!(%error, count, "tasks past their attempts or their time remain");
-        }
-    }
 }
