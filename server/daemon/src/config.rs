@@ -143,8 +143,7 @@ impl Config {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, ConfigError> {
-    std::fs::read(path)
-        .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })
+    std::fs::read(path).map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })
 }
 
 fn read_file(path: &Path) -> Result<File, ConfigError> {
@@ -206,7 +205,8 @@ mod tests {
 
     #[test]
     fn beyond_loopback_one_must_say_so() {
-        let args = ServeArgs { listen: Some("0.0.0.0:7420".parse().unwrap()), ..ServeArgs::default() };
+        let args =
+            ServeArgs { listen: Some("0.0.0.0:7420".parse().unwrap()), ..ServeArgs::default() };
         assert!(matches!(Config::resolve(args.clone()), Err(ConfigError::Insecure { .. })));
         assert!(Config::resolve(ServeArgs { insecure: Some(true), ..args }).is_ok());
     }

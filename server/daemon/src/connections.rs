@@ -85,12 +85,16 @@ impl Connections {
         });
     }
 
-    async fn serve(&self, socket: TcpStream) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    async fn serve(
+        &self,
+        socket: TcpStream,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         socket.set_nodelay(true)?;
+        let mut first_byte = [0];
         tokio::select! {
             // A peer that says nothing keeps nobody from leaving.
             () = self.drain.cancelled() => return Ok(()),
-            first = tokio::time::timeout(FIRST_BYTE_WITHIN, socket.peek(&mut [0])) => {
+            first = tokio::time::timeout(FIRST_BYTE_WITHIN, socket.peek(&mut first_byte)) => {
                 if first?? == 0 {
                     return Ok(());
                 }
@@ -147,7 +151,7 @@ impl Connections {
 
 /// Binds an address, with an error that names it.
 pub(crate) async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    TcpListener::bind(address)
-        .await
-        .map_err(|error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}")))
+    TcpListener::bind(address).await.map_err(|error| {
+        io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
+    })
 }

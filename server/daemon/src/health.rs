@@ -31,8 +31,7 @@ pub(crate) struct Health {
 impl Health {
     /// Not serving yet.
     pub(crate) async fn new(reporter: HealthReporter) -> Self {
-        let health =
-            Self { reporter, ready: Arc::default(), drain: CancellationToken::new() };
+        let health = Self { reporter, ready: Arc::default(), drain: CancellationToken::new() };
         health.set(false).await;
         health
     }

@@ -1,7 +1,10 @@
 //! The front door of every call: its deadline, how many may be under way, a panic contained, and
 //! what the transport answered by itself put into the words of the contract.
 
-use crate::{grpc::REQUEST_BYTES_MAX, status::{Refusal, of_the_transport}};
+use crate::{
+    grpc::REQUEST_BYTES_MAX,
+    status::{Refusal, of_the_transport},
+};
 use futures::FutureExt as _;
 use http::{HeaderMap, Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -186,10 +189,12 @@ mod tests {
 
     #[test]
     fn the_streams_are_those_of_the_contract() {
-        let set = <prost_types::FileDescriptorSet as prost::Message>::decode(rdq_proto::DESCRIPTOR_SET)
-            .expect("the descriptor set decodes");
+        let set =
+            <prost_types::FileDescriptorSet as prost::Message>::decode(rdq_proto::DESCRIPTOR_SET)
+                .expect("the descriptor set decodes");
         let methods = set.file.iter().flat_map(|file| &file.service).flat_map(|each| &each.method);
-        let streams = methods.filter(|method| method.server_streaming()).map(|method| method.name());
+        let streams =
+            methods.filter(|method| method.server_streaming()).map(|method| method.name());
         let mut expected: Vec<_> = streams.collect();
         let mut ours = STREAMS.to_vec();
         expected.sort_unstable();

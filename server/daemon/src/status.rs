@@ -25,8 +25,6 @@ pub(crate) enum Refusal {
     Invalid { field: &'static str, message: String },
     /// A part is larger than its limit.
     TooLarge { field: &'static str, limit_bytes: usize, size_bytes: usize },
-    /// The server is draining.
-    Closed,
     /// Too much at once.
     Overloaded { what: &'static str },
     /// The request is larger than the server reads.
@@ -55,7 +53,7 @@ impl Refusal {
 
     /// Logs `what` went wrong under a new correlation id.
     pub(crate) fn internal(what: &dyn std::fmt::Display) -> Self {
-        let correlation_id = ulid::Ulid::new().to_string();
+        let correlation_id = ulid::Ulid::generate().to_string();
         tracing::error!(%correlation_id, "internal error: {what}");
         Self::Internal { correlation_id }
     }
@@ -110,7 +108,6 @@ impl Described {
             Refusal::TooLarge { field, limit_bytes, size_bytes } => {
                 Self::too_large(field, *limit_bytes as u64, *size_bytes as u64)
             }
-            Refusal::Closed => Self::closed(),
             Refusal::Overloaded { what } => {
                 let message = format!("too many {what} at once; repeat later");
                 let described = Self::plain(Code::ResourceExhausted, R::Overloaded, message);
@@ -198,9 +195,7 @@ impl Described {
                     None => described,
                 }
             }
-            E::NotFound { task_id } => {
-                plain(Code::NotFound, R::NotFound).with("task_id", task_id)
-            }
+            E::NotFound { task_id } => plain(Code::NotFound, R::NotFound).with("task_id", task_id),
             E::IdConflict { task_id } => {
                 plain(Code::AlreadyExists, R::IdConflict).with("task_id", task_id)
             }
@@ -237,11 +232,7 @@ impl Described {
     }
 
     fn closed() -> Self {
-        Self::plain(
-            Code::Unavailable,
-            ErrorReason::Closed,
-            "the server is draining; connect again",
-        )
+        Self::plain(Code::Unavailable, ErrorReason::Closed, "the server is draining; connect again")
     }
 
     fn field(reason: ErrorReason, field: &'static str, message: &str) -> Self {
@@ -298,7 +289,11 @@ fn chain(error: &StorageError) -> String {
 
 /// What tonic itself answered before a handler ran, in the words of the contract; `None` if the
 /// status is one of ours.
-pub(crate) fn of_the_transport(code: Code, has_details: bool, limit_bytes: usize) -> Option<Refusal> {
+pub(crate) fn of_the_transport(
+    code: Code,
+    has_details: bool,
+    limit_bytes: usize,
+) -> Option<Refusal> {
     if has_details {
         return None;
     }
@@ -316,7 +311,6 @@ pub(crate) fn of_request_stream(status: Status, limit_bytes: usize) -> Status {
     of_the_transport(status.code(), has_details, limit_bytes).map_or(status, Status::from)
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -330,7 +324,8 @@ mod tests {
     #[test]
     fn an_error_carries_reason_metadata_and_what_to_do() {
         let task_id = TaskId::stored("t");
-        let stale = status(StorageError::StaleClaim { task_id, detail: Some(StaleDetail::Cancelled) });
+        let stale =
+            status(StorageError::StaleClaim { task_id, detail: Some(StaleDetail::Cancelled) });
         let details = stale.get_error_details();
         let info = details.error_info().expect("an ErrorInfo");
         assert_eq!((stale.code(), info.reason.as_str()), (Code::FailedPrecondition, "STALE_CLAIM"));

@@ -61,8 +61,8 @@ async fn names_outside_the_grammar_are_refused_with_their_reason() {
 async fn strange_but_valid_names_stay_distinct() {
     let mut served = serve().await;
     let names = [
-        "%", "_", "'", "\"", "\\", "../x", "a:b", "{a}", "🦀", "عربي", "a", "a ", "A",
-        "e\u{301}", "é",
+        "%", "_", "'", "\"", "\\", "../x", "a:b", "{a}", "🦀", "عربي", "a", "a ", "A", "e\u{301}",
+        "é",
     ];
     for (index, name) in names.iter().enumerate() {
         served.enqueue(&task(&format!("id-{name}-{index}"), name)).await.unwrap();
@@ -109,7 +109,10 @@ async fn values_of_a_task_outside_their_range_are_refused_by_field() {
         (v1::Task { payload_content_type: "c".repeat(256), ..base() }, "payload_content_type"),
         (v1::Task { attempts: vec![Bytes::from_static(&[8, 0])], ..base() }, "attempts"),
         (v1::Task { attempts: vec![Bytes::from_static(&[8, 1]); 2], ..base() }, "attempts"),
-        (v1::Task { attempts: vec![Bytes::from_static(&[8, 1, 32, 99])], ..base() }, "attempt.outcome"),
+        (
+            v1::Task { attempts: vec![Bytes::from_static(&[8, 1, 32, 99])], ..base() },
+            "attempt.outcome",
+        ),
     ] {
         let status = enqueue_refused(&mut served, &task).await;
         assert_eq!(reason(&status), "INVALID_ARGUMENT", "{field}: {status:?}");
@@ -136,7 +139,11 @@ async fn parts_above_their_limit_say_limit_and_size() {
     for (task, field, limit) in [
         (v1::Task { payload: vec![7; one_mib + 1].into(), ..task("t", "q") }, "payload", one_mib),
         (v1::Task { headers: headers((64 << 10) + 1), ..task("t", "q") }, "headers", 64 << 10),
-        (v1::Task { progress: vec![0; (64 << 10) + 1].into(), ..task("t", "q") }, "progress", 64 << 10),
+        (
+            v1::Task { progress: vec![0; (64 << 10) + 1].into(), ..task("t", "q") },
+            "progress",
+            64 << 10,
+        ),
     ] {
         let status = enqueue_refused(&mut served, &task).await;
         assert_eq!(reason(&status), "PAYLOAD_TOO_LARGE", "{status:?}");
@@ -154,7 +161,10 @@ async fn parts_above_their_limit_say_limit_and_size() {
         ..Default::default()
     };
     let status = served.tasks.complete(complete).await.unwrap_err();
-    assert_eq!((reason(&status), metadata(&status, "field")), ("PAYLOAD_TOO_LARGE".into(), "result".into()));
+    assert_eq!(
+        (reason(&status), metadata(&status, "field")),
+        ("PAYLOAD_TOO_LARGE".into(), "result".into())
+    );
     let extend = v1::ExtendLeaseRequest {
         id: "h".into(),
         claim_token: claim.claim_token,
@@ -170,7 +180,8 @@ async fn batches_empty_or_too_long_are_refused_and_one_bad_item_spoils_no_other(
     let mut served = serve().await;
     for count in [0, 1_001] {
         let tasks = vec![encoded(&task("", "q")); count];
-        let status = served.tasks.enqueue_batch(v1::EnqueueBatchRequest { tasks }).await.unwrap_err();
+        let status =
+            served.tasks.enqueue_batch(v1::EnqueueBatchRequest { tasks }).await.unwrap_err();
         assert_eq!(reason(&status), "INVALID_ARGUMENT", "{count} tasks");
         let resolutions = vec![v1::Resolution::default(); count];
         let request = v1::ResolveBatchRequest { resolutions };
@@ -209,8 +220,12 @@ async fn numbers_follow_their_kind() {
     let mut served = serve().await;
     served.enqueue(&task("t", "q")).await.unwrap();
     for limit in [0, -1, i32::MIN] {
-        assert!(served.claim("q", limit).await.is_empty(), "an extent of {limit} is the empty answer");
-        let list = v1::ListRequest { queue: "q".into(), page_size: Some(limit), ..Default::default() };
+        assert!(
+            served.claim("q", limit).await.is_empty(),
+            "an extent of {limit} is the empty answer"
+        );
+        let list =
+            v1::ListRequest { queue: "q".into(), page_size: Some(limit), ..Default::default() };
         let page = served.tasks.list(list).await.unwrap().into_inner();
         assert_eq!((page.tasks.len(), page.next_page_token.as_str()), (0, ""), "{limit}");
     }
@@ -272,12 +287,56 @@ async fn tokens_missing_or_never_issued_change_nothing() {
     ] {
         let (id, claim_token) = ("t".to_owned(), token);
         let statuses = [
-            served.tasks.complete(v1::CompleteRequest { id: id.clone(), claim_token: claim_token.clone(), ..Default::default() }).await.unwrap_err(),
-            served.tasks.reschedule(v1::RescheduleRequest { id: id.clone(), claim_token: claim_token.clone(), ..Default::default() }).await.unwrap_err(),
-            served.tasks.dead_letter(v1::DeadLetterRequest { id: id.clone(), claim_token: claim_token.clone(), ..Default::default() }).await.unwrap_err(),
-            served.tasks.fail(v1::FailRequest { id: id.clone(), claim_token: claim_token.clone(), ..Default::default() }).await.unwrap_err(),
-            served.tasks.release(v1::ReleaseRequest { id: id.clone(), claim_token: claim_token.clone(), ..Default::default() }).await.unwrap_err(),
-            served.tasks.extend_lease(v1::ExtendLeaseRequest { id, claim_token, ..Default::default() }).await.unwrap_err(),
+            served
+                .tasks
+                .complete(v1::CompleteRequest {
+                    id: id.clone(),
+                    claim_token: claim_token.clone(),
+                    ..Default::default()
+                })
+                .await
+                .unwrap_err(),
+            served
+                .tasks
+                .reschedule(v1::RescheduleRequest {
+                    id: id.clone(),
+                    claim_token: claim_token.clone(),
+                    ..Default::default()
+                })
+                .await
+                .unwrap_err(),
+            served
+                .tasks
+                .dead_letter(v1::DeadLetterRequest {
+                    id: id.clone(),
+                    claim_token: claim_token.clone(),
+                    ..Default::default()
+                })
+                .await
+                .unwrap_err(),
+            served
+                .tasks
+                .fail(v1::FailRequest {
+                    id: id.clone(),
+                    claim_token: claim_token.clone(),
+                    ..Default::default()
+                })
+                .await
+                .unwrap_err(),
+            served
+                .tasks
+                .release(v1::ReleaseRequest {
+                    id: id.clone(),
+                    claim_token: claim_token.clone(),
+                    ..Default::default()
+                })
+                .await
+                .unwrap_err(),
+            served
+                .tasks
+                .extend_lease(v1::ExtendLeaseRequest { id, claim_token, ..Default::default() })
+                .await
+                .unwrap_err(),
         ];
         for status in statuses {
             assert_eq!(reason(&status), expected, "{status:?}");
@@ -289,7 +348,9 @@ async fn tokens_missing_or_never_issued_change_nothing() {
 #[tokio::test]
 async fn nobody_purges_a_queue_by_leaving_a_field_out() {
     let mut served = serve().await;
-    let ids = |ids: Vec<String>| Some(v1::Selector { selection: Some(Selection::Ids(v1::TaskIds { ids })) });
+    let ids = |ids: Vec<String>| {
+        Some(v1::Selector { selection: Some(Selection::Ids(v1::TaskIds { ids })) })
+    };
     for selector in [
         None,
         Some(v1::Selector { selection: None }),
@@ -299,7 +360,8 @@ async fn nobody_purges_a_queue_by_leaving_a_field_out() {
         ids(vec![String::new()]),
         ids((0..1_001).map(|n| n.to_string()).collect()),
     ] {
-        let request = v1::PurgeRequest { queue: "q".into(), selector: selector.clone(), dry_run: false };
+        let request =
+            v1::PurgeRequest { queue: "q".into(), selector: selector.clone(), dry_run: false };
         let status = served.tasks.purge(request).await.unwrap_err();
         assert_eq!(reason(&status), "INVALID_ARGUMENT", "{selector:?}");
         let request = v1::RedriveRequest { queue: "q".into(), selector, ..Default::default() };
@@ -327,7 +389,10 @@ async fn nobody_purges_a_queue_by_leaving_a_field_out() {
         assert_eq!(reason(&status), "INVALID_ARGUMENT", "{rate_per_second:?}");
     }
     let request = v1::PurgeSucceededRequest { queue: "q".into(), older_than: None };
-    assert_eq!(reason(&served.tasks.purge_succeeded(request).await.unwrap_err()), "INVALID_ARGUMENT");
+    assert_eq!(
+        reason(&served.tasks.purge_succeeded(request).await.unwrap_err()),
+        "INVALID_ARGUMENT"
+    );
 }
 
 #[tokio::test]
@@ -348,13 +413,24 @@ async fn enums_and_oneofs_outside_the_contract_are_refused() {
         let status = served.tasks.fail(request).await.unwrap_err();
         assert_eq!(reason(&status), "INVALID_ARGUMENT", "{outcome}");
     }
-    let complete = v1::CompleteRequest { id: "t".into(), claim_token: claim.claim_token, ..Default::default() };
+    let complete = v1::CompleteRequest {
+        id: "t".into(),
+        claim_token: claim.claim_token,
+        ..Default::default()
+    };
     let resolutions = vec![
         v1::Resolution::default(),
-        v1::Resolution { decided_fail: true, call: Some(v1::resolution::Call::Complete(complete.clone())) },
-        v1::Resolution { decided_fail: false, call: Some(v1::resolution::Call::Complete(complete)) },
+        v1::Resolution {
+            decided_fail: true,
+            call: Some(v1::resolution::Call::Complete(complete.clone())),
+        },
+        v1::Resolution {
+            decided_fail: false,
+            call: Some(v1::resolution::Call::Complete(complete)),
+        },
     ];
-    let response = served.tasks.resolve_batch(v1::ResolveBatchRequest { resolutions }).await.unwrap();
+    let response =
+        served.tasks.resolve_batch(v1::ResolveBatchRequest { resolutions }).await.unwrap();
     let reasons: Vec<_> = response.into_inner().results.into_iter().map(resolve_reason).collect();
     assert_eq!(reasons, ["INVALID_ARGUMENT", "INVALID_ARGUMENT", "resolved"]);
 }
@@ -370,16 +446,18 @@ fn resolve_reason(result: v1::ResolveResult) -> String {
 async fn queue_configuration_outside_its_range_is_refused_by_field() {
     let mut served = serve().await;
     let retry = |retry| v1::QueueConfig { retry: Some(retry), ..Default::default() };
-    let execution = |execution| v1::QueueConfig { execution: Some(execution), ..Default::default() };
+    let execution =
+        |execution| v1::QueueConfig { execution: Some(execution), ..Default::default() };
     let limits = |max| v1::QueueConfig {
         limits: Some(v1::LimitsConfig { max_payload_bytes: Some(max) }),
         ..Default::default()
     };
     let handler = |value| v1::QueueConfig {
-        handler: Some(v1::HandlerConfig { version_mismatch: Some(value) }),
+        handler: Some(v1::HandlerConfig { version_mismatch: value }),
         ..Default::default()
     };
-    let retention = |retention| v1::QueueConfig { retention: Some(retention), ..Default::default() };
+    let retention =
+        |retention| v1::QueueConfig { retention: Some(retention), ..Default::default() };
     let globs = |globs| v1::QueueConfig {
         classification: Some(v1::ClassificationConfig { retryable: globs, permanent: vec![] }),
         ..Default::default()
@@ -388,27 +466,44 @@ async fn queue_configuration_outside_its_range_is_refused_by_field() {
     for (config, field) in [
         (retry(v1::RetryConfig { max_attempts: Some(0), ..base() }), "retry.max_attempts"),
         (retry(v1::RetryConfig { max_attempts: Some(-7), ..base() }), "retry.max_attempts"),
-        (retry(v1::RetryConfig { initial_backoff: Some(seconds(0)), ..base() }), "retry.initial_backoff"),
+        (
+            retry(v1::RetryConfig { initial_backoff: Some(seconds(0)), ..base() }),
+            "retry.initial_backoff",
+        ),
         (retry(v1::RetryConfig { multiplier: Some(0.5), ..base() }), "retry.multiplier"),
         (retry(v1::RetryConfig { multiplier: Some(f64::NAN), ..base() }), "retry.multiplier"),
         (retry(v1::RetryConfig { multiplier: Some(1_001.0), ..base() }), "retry.multiplier"),
         (retry(v1::RetryConfig { max_backoff: Some(seconds(-1)), ..base() }), "retry.max_backoff"),
         (retry(v1::RetryConfig { jitter: Some(1.1), ..base() }), "retry.jitter"),
         (retry(v1::RetryConfig { jitter: Some(-0.1), ..base() }), "retry.jitter"),
-        (execution(v1::ExecutionConfig { lease: Some(Duration { seconds: 0, nanos: 1 }), ..Default::default() }), "execution.lease"),
-        (execution(v1::ExecutionConfig { timeout: Some(seconds(0)), ..Default::default() }), "execution.timeout"),
+        (
+            execution(v1::ExecutionConfig {
+                lease: Some(Duration { seconds: 0, nanos: 1 }),
+                ..Default::default()
+            }),
+            "execution.lease",
+        ),
+        (
+            execution(v1::ExecutionConfig { timeout: Some(seconds(0)), ..Default::default() }),
+            "execution.timeout",
+        ),
         (limits(-1), "limits.max_payload_bytes"),
         (limits((2 << 20) + 1), "limits.max_payload_bytes"),
         (handler(99), "handler.version_mismatch"),
-        (handler(0), "handler.version_mismatch"),
-        (retention(v1::RetentionConfig { dead: Some(seconds(-1)), ..Default::default() }), "retention.dead"),
+        (
+            retention(v1::RetentionConfig { dead: Some(seconds(-1)), ..Default::default() }),
+            "retention.dead",
+        ),
         (globs(vec!["x".into(); 101]), "classification.retryable"),
         (globs(vec!["x".repeat(256)]), "classification.retryable"),
     ] {
         let shown = format!("{config:?}");
         let request = v1::PutQueueRequest { name: "q".into(), config: Some(config) };
         let status = served.queues.put_queue(request).await.expect_err(&shown);
-        assert_eq!((reason(&status).as_str(), metadata(&status, "field").as_str()), ("INVALID_ARGUMENT", field));
+        assert_eq!(
+            (reason(&status).as_str(), metadata(&status, "field").as_str()),
+            ("INVALID_ARGUMENT", field)
+        );
     }
     let request = v1::PutQueueRequest { name: "q".into(), config: None };
     assert_eq!(reason(&served.queues.put_queue(request).await.unwrap_err()), "INVALID_ARGUMENT");
@@ -445,7 +540,8 @@ async fn page_tokens_of_others_are_refused() {
     ] {
         assert_eq!(reason(&served.tasks.list(request).await.unwrap_err()), expected);
     }
-    let dlq = v1::DlqListRequest { queue: "q".into(), page_token: first.clone(), ..Default::default() };
+    let dlq =
+        v1::DlqListRequest { queue: "q".into(), page_token: first.clone(), ..Default::default() };
     assert_eq!(reason(&served.tasks.dlq_list(dlq).await.unwrap_err()), "CURSOR_BINDING_MISMATCH");
     let mut seen = vec![];
     let mut token = String::new();

@@ -47,7 +47,11 @@ impl Decoder for Raw {
     }
 }
 
-async fn raw_call(served: &support::Served, path: &'static str, body: Bytes) -> Result<Bytes, Status> {
+async fn raw_call(
+    served: &support::Served,
+    path: &'static str,
+    body: Bytes,
+) -> Result<Bytes, Status> {
     let mut grpc = tonic::client::Grpc::new(served.channel.clone());
     grpc.ready().await.expect("a connection");
     let path = http::uri::PathAndQuery::from_static(path);
@@ -79,7 +83,11 @@ async fn an_unknown_method_is_unsupported() {
     let served = serve().await;
     for path in ["/rdq.v1.TaskService/Explode", "/rdq.v2.TaskService/Enqueue", "/"] {
         let status = raw_call(&served, path, Bytes::new()).await.unwrap_err();
-        assert_eq!((status.code(), reason(&status).as_str()), (Code::Unimplemented, "UNSUPPORTED"), "{path}");
+        assert_eq!(
+            (status.code(), reason(&status).as_str()),
+            (Code::Unimplemented, "UNSUPPORTED"),
+            "{path}"
+        );
     }
 }
 
@@ -108,7 +116,10 @@ async fn a_deadline_that_passed_is_told_as_such() {
         let mut request = Request::new(v1::StatsRequest::default());
         request.metadata_mut().insert("grpc-timeout", "1n".parse().unwrap());
         if let Err(status) = served.tasks.stats(request).await {
-            assert_eq!((status.code(), reason(&status).as_str()), (Code::DeadlineExceeded, "DEADLINE_EXCEEDED"));
+            assert_eq!(
+                (status.code(), reason(&status).as_str()),
+                (Code::DeadlineExceeded, "DEADLINE_EXCEEDED")
+            );
             late += 1;
         }
     }
@@ -144,7 +155,10 @@ async fn health_and_reflection_are_on() {
     let message = response.into_inner().message().await.unwrap().unwrap().message_response.unwrap();
     let MessageResponse::ListServicesResponse(list) = message else { panic!("{message:?}") };
     let names: Vec<_> = list.service.iter().map(|service| service.name.as_str()).collect();
-    assert!(names.contains(&"rdq.v1.TaskService") && names.contains(&"rdq.v1.QueueService"), "{names:?}");
+    assert!(
+        names.contains(&"rdq.v1.TaskService") && names.contains(&"rdq.v1.QueueService"),
+        "{names:?}"
+    );
 }
 
 async fn http_get(address: std::net::SocketAddr, path: &str) -> String {
@@ -175,7 +189,8 @@ async fn readiness_follows_the_storage() {
 async fn a_shutdown_ends_streams_with_closed_and_gives_back_what_was_not_delivered() {
     let folder = tempfile::tempdir().unwrap();
     let storage = Some(format!("sqlite:{}", folder.path().join("rdq.db").display()));
-    let args = ServeArgs { storage, shutdown_grace: Some(Duration::from_secs(10)), ..Default::default() };
+    let args =
+        ServeArgs { storage, shutdown_grace: Some(Duration::from_secs(10)), ..Default::default() };
     let mut served = serve_with(args.clone()).await;
     let address = served.server.address();
     // A peer that never speaks, one that stops in the middle, and open streams.

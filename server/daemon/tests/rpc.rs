@@ -8,7 +8,8 @@ use rdq_proto::v1::{self, TaskStatus, resolution::Call, selector::Selection};
 use support::{Served, decoded, encoded, reason, seconds, serve, task};
 
 fn failed(error_type: &str) -> bytes::Bytes {
-    let error = v1::AttemptError { r#type: error_type.into(), message: "no".into(), ..Default::default() };
+    let error =
+        v1::AttemptError { r#type: error_type.into(), message: "no".into(), ..Default::default() };
     v1::Attempt { error: error.encode_to_vec().into(), ..Default::default() }.encode_to_vec().into()
 }
 
@@ -35,7 +36,10 @@ async fn dead(served: &mut Served, id: &str, queue: &str) {
 async fn enqueue_answers_whether_the_task_is_new_and_makes_an_id_where_there_is_none() {
     let mut served = serve().await;
     let first = served.enqueue(&task("t", "q")).await.unwrap();
-    assert_eq!((first.id.as_str(), first.created, first.status()), ("t", true, TaskStatus::Pending));
+    assert_eq!(
+        (first.id.as_str(), first.created, first.status()),
+        ("t", true, TaskStatus::Pending)
+    );
     let again = served.enqueue(&v1::Task { priority: 9, ..task("t", "q") }).await.unwrap();
     assert!(!again.created);
     assert_eq!(served.get("t").await.priority, 0, "the first admission wins");
@@ -56,7 +60,10 @@ async fn a_claim_carries_all_that_a_worker_needs() {
     served.enqueue(&sent).await.unwrap();
     let claim = served.claim("q", 5).await.remove(0);
     let task = decoded(&claim.task);
-    assert_eq!((task.payload, task.headers, task.handler_version), (sent.payload, sent.headers, sent.handler_version));
+    assert_eq!(
+        (task.payload, task.headers, task.handler_version),
+        (sent.payload, sent.headers, sent.handler_version)
+    );
     assert_eq!(task.status, TaskStatus::InFlight as i32);
     assert_eq!(task.claimed_by, "worker");
     assert!(task.lease_expires_at.is_some() && task.claimed_at.is_some());
@@ -89,7 +96,11 @@ async fn complete_keeps_the_result_and_a_repetition_is_replayed() {
     assert_eq!(attempt.worker_id, "worker");
 
     let claim_token = claim.claim_token;
-    let other = v1::DeadLetterRequest { id: "t".into(), claim_token: claim_token.clone(), ..Default::default() };
+    let other = v1::DeadLetterRequest {
+        id: "t".into(),
+        claim_token: claim_token.clone(),
+        ..Default::default()
+    };
     assert_eq!(reason(&served.tasks.dead_letter(other).await.unwrap_err()), "STALE_CLAIM");
     let extend = v1::ExtendLeaseRequest { id: "t".into(), claim_token, ..Default::default() };
     assert_eq!(reason(&served.tasks.extend_lease(extend).await.unwrap_err()), "STALE_CLAIM");
@@ -156,8 +167,11 @@ async fn fail_classifies_by_type_unless_the_worker_judges() {
         let id = format!("{error_type}-{judged:?}");
         let claim = claimed(&mut served, &id, "q").await;
         let error = v1::AttemptError { r#type: error_type.into(), ..Default::default() };
-        let attempt =
-            v1::Attempt { outcome: judged.into(), error: error.encode_to_vec().into(), ..Default::default() };
+        let attempt = v1::Attempt {
+            outcome: judged.into(),
+            error: error.encode_to_vec().into(),
+            ..Default::default()
+        };
         let attempt = attempt.encode_to_vec().into();
         let request = v1::FailRequest { id: id.clone(), claim_token: claim.claim_token, attempt };
         let response = served.tasks.fail(request).await.unwrap().into_inner();
@@ -179,7 +193,8 @@ async fn reschedule_release_and_extend_do_what_they_say() {
     assert!(extended.lease_remaining.unwrap().seconds > 500);
     assert_eq!(&served.get("t").await.progress[..], b"half");
 
-    let release = v1::ReleaseRequest { id: "t".into(), claim_token: claim.claim_token, delay: None };
+    let release =
+        v1::ReleaseRequest { id: "t".into(), claim_token: claim.claim_token, delay: None };
     served.tasks.release(release).await.unwrap();
     let claim = served.claim("q", 1).await.remove(0);
     assert_eq!(claim.attempt_no, 1, "a release gives the attempt out again");
@@ -210,7 +225,8 @@ async fn batches_of_outcomes_and_heartbeats_answer_item_by_item() {
     };
     let leases = vec![heartbeat("a", &a.claim_token), heartbeat("a", &b.claim_token)];
     let response = served.tasks.extend_leases(v1::ExtendLeasesRequest { leases }).await.unwrap();
-    let outcomes: Vec<_> = response.into_inner().results.into_iter().map(|each| each.outcome.unwrap()).collect();
+    let outcomes: Vec<_> =
+        response.into_inner().results.into_iter().map(|each| each.outcome.unwrap()).collect();
     assert!(matches!(&outcomes[0], v1::extend_lease_result::Outcome::Extended(_)));
     assert!(matches!(&outcomes[1], v1::extend_lease_result::Outcome::Error(_)));
 
@@ -218,7 +234,8 @@ async fn batches_of_outcomes_and_heartbeats_answer_item_by_item() {
         v1::ClaimRef { id: "a".into(), claim_token: a.claim_token.clone() },
         v1::ClaimRef { id: "b".into(), claim_token: a.claim_token.clone() },
     ];
-    let live = served.tasks.live_claims(v1::LiveClaimsRequest { claims }).await.unwrap().into_inner();
+    let live =
+        served.tasks.live_claims(v1::LiveClaimsRequest { claims }).await.unwrap().into_inner();
     assert_eq!(live.claims.iter().map(|claim| claim.live).collect::<Vec<_>>(), [true, false]);
 
     let complete = |id: &str, claim: &v1::ClaimedTask| v1::Resolution {
@@ -230,7 +247,8 @@ async fn batches_of_outcomes_and_heartbeats_answer_item_by_item() {
         decided_fail: false,
     };
     let resolutions = vec![complete("a", &a), complete("b", &a), complete("b", &b)];
-    let response = served.tasks.resolve_batch(v1::ResolveBatchRequest { resolutions }).await.unwrap();
+    let response =
+        served.tasks.resolve_batch(v1::ResolveBatchRequest { resolutions }).await.unwrap();
     let resolved: Vec<_> = response
         .into_inner()
         .results
@@ -244,14 +262,19 @@ async fn batches_of_outcomes_and_heartbeats_answer_item_by_item() {
 async fn cancel_ends_a_task_and_tells_its_holder() {
     let mut served = serve().await;
     let claim = claimed(&mut served, "t", "q").await;
-    let response = served.tasks.cancel(v1::CancelRequest { id: "t".into() }).await.unwrap().into_inner();
+    let response =
+        served.tasks.cancel(v1::CancelRequest { id: "t".into() }).await.unwrap().into_inner();
     assert!(response.cancelled && response.status() == TaskStatus::Cancelled);
-    let request =
-        v1::CompleteRequest { id: "t".into(), claim_token: claim.claim_token, ..Default::default() };
+    let request = v1::CompleteRequest {
+        id: "t".into(),
+        claim_token: claim.claim_token,
+        ..Default::default()
+    };
     let status = served.tasks.complete(request).await.unwrap_err();
     let details = tonic_types::StatusExt::get_error_details(&status);
     assert_eq!(details.error_info().unwrap().metadata["detail"], "CANCELLED");
-    let again = served.tasks.cancel(v1::CancelRequest { id: "t".into() }).await.unwrap().into_inner();
+    let again =
+        served.tasks.cancel(v1::CancelRequest { id: "t".into() }).await.unwrap().into_inner();
     assert!(!again.cancelled && again.status() == TaskStatus::Cancelled);
     let missing = served.tasks.cancel(v1::CancelRequest { id: "x".into() }).await.unwrap_err();
     assert_eq!(reason(&missing), "NOT_FOUND");
@@ -284,7 +307,10 @@ async fn dead_letters_are_listed_redriven_and_purged() {
     let last = counts.last().unwrap().as_ref().unwrap();
     assert_eq!((last.count, last.done), (1, true));
     let task = served.get("a").await;
-    assert_eq!((task.status(), task.attempt_count, task.redrive_count), (TaskStatus::Pending, 0, 1));
+    assert_eq!(
+        (task.status(), task.attempt_count, task.redrive_count),
+        (TaskStatus::Pending, 0, 1)
+    );
     assert_eq!(task.attempts.len(), 1, "history persists");
 
     for (dry_run, left) in [(true, 2), (false, 0)] {
@@ -292,7 +318,8 @@ async fn dead_letters_are_listed_redriven_and_purged() {
         let counts: Vec<_> = served.tasks.purge(purge).await.unwrap().into_inner().collect().await;
         let last = counts.last().unwrap().as_ref().unwrap();
         assert_eq!((last.count, last.done), (2, true), "dry_run {dry_run}");
-        let stats = served.tasks.stats(v1::StatsRequest { queues: vec!["q".into()] }).await.unwrap();
+        let stats =
+            served.tasks.stats(v1::StatsRequest { queues: vec!["q".into()] }).await.unwrap();
         assert_eq!(stats.into_inner().queues[0].dlq_depth, left, "dry_run {dry_run}");
     }
 }
@@ -316,8 +343,11 @@ async fn stats_count_and_an_unknown_queue_has_zeroes() {
 async fn retention_and_expiry_act_on_demand() {
     let mut served = serve().await;
     let claim = claimed(&mut served, "done", "q").await;
-    let request =
-        v1::CompleteRequest { id: "done".into(), claim_token: claim.claim_token, ..Default::default() };
+    let request = v1::CompleteRequest {
+        id: "done".into(),
+        claim_token: claim.claim_token,
+        ..Default::default()
+    };
     served.tasks.complete(request).await.unwrap();
     let older_than = Some(prost_types::Timestamp { seconds: 253_402_300_799, nanos: 0 });
     let request = v1::PurgeSucceededRequest { queue: "q".into(), older_than };
@@ -382,13 +412,19 @@ async fn a_queue_is_configured_paused_resumed_and_deleted() {
     assert_eq!(reason(&status), "QUEUE_NOT_EMPTY");
     let resumed = served.queues.resume_queue(v1::ResumeQueueRequest { name: "q".into() }).await;
     let queue = resumed.unwrap().into_inner().queue.unwrap();
-    assert_eq!(queue.config.unwrap().execution.unwrap().lease, Some(seconds(5)), "the rest is kept");
+    assert_eq!(
+        queue.config.unwrap().execution.unwrap().lease,
+        Some(seconds(5)),
+        "the rest is kept"
+    );
     let claim = served.claim("q", 1).await.remove(0);
     assert!(claim.lease_remaining.unwrap().seconds <= 5);
 
-    let list = served.queues.list_queues(v1::ListQueuesRequest::default()).await.unwrap().into_inner();
+    let list =
+        served.queues.list_queues(v1::ListQueuesRequest::default()).await.unwrap().into_inner();
     assert_eq!(list.queues.iter().map(|queue| queue.name.as_str()).collect::<Vec<_>>(), ["q"]);
-    let missing = served.queues.delete_queue(v1::DeleteQueueRequest { name: "x".into() }).await.unwrap();
+    let missing =
+        served.queues.delete_queue(v1::DeleteQueueRequest { name: "x".into() }).await.unwrap();
     assert!(!missing.into_inner().existed);
 }
 
@@ -469,7 +505,8 @@ async fn a_worker_on_one_stream_gets_tasks_and_acknowledgements() {
 #[tokio::test]
 async fn a_work_stream_that_breaks_the_contract_ends_with_its_error() {
     let mut served = serve().await;
-    let start = || Some(v1::WorkStart { queues: vec!["q".into()], worker_id: "w".into(), lease: None });
+    let start =
+        || Some(v1::WorkStart { queues: vec!["q".into()], worker_id: "w".into(), lease: None });
     let with = |start, credits| v1::WorkRequest { start, credits, ..Default::default() };
     let many = vec![v1::WorkOutcome::default(); 1_001];
     for messages in [
@@ -482,7 +519,8 @@ async fn a_work_stream_that_breaks_the_contract_ends_with_its_error() {
         vec![],
     ] {
         let shown = format!("{} messages", messages.len());
-        let mut events = served.tasks.work(tokio_stream::iter(messages)).await.unwrap().into_inner();
+        let mut events =
+            served.tasks.work(tokio_stream::iter(messages)).await.unwrap().into_inner();
         let status = loop {
             match events.message().await {
                 Ok(Some(_)) => {}

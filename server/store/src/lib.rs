@@ -14,14 +14,18 @@ pub enum OpenError {
         /// The URL, without secrets.
         url: String,
     },
-    /// The storage refused.
+    /// The SQLite file could not be opened.
+    #[cfg(feature = "sqlite")]
+    #[error("{}", chain(.0))]
+    Sqlite(#[from] rdq_sqlite::OpenError),
+    /// The other server could not be used.
     #[error("{}", chain(.0))]
     Storage(#[from] StorageError),
 }
 
-fn chain(error: &StorageError) -> String {
+fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
+    let mut cause = error.source();
     while let Some(error) = cause {
         text = format!("{text}: {error}");
         cause = error.source();
@@ -36,7 +40,8 @@ pub async fn open(url: &str) -> Result<Arc<dyn Storage>, OpenError> {
         Some(("memory", "")) => Ok(Arc::new(rdq_memory::MemoryStorage::new())),
         #[cfg(feature = "sqlite")]
         Some(("sqlite", path)) if !path.is_empty() => {
-            Ok(Arc::new(rdq_sqlite::SqliteStorage::open(path.as_ref()).await?))
+            let options = rdq_sqlite::SqliteOptions::default();
+            Ok(Arc::new(rdq_sqlite::SqliteStorage::open(path.as_ref(), options).await?))
         }
         #[cfg(feature = "remote")]
         Some(("http" | "https", _)) => Ok(Arc::new(rdq_remote::RemoteStorage::connect(url).await?)),

@@ -56,14 +56,13 @@ fn limits(from: v1::LimitsConfig) -> Result<Limits, Refusal> {
 
 fn mismatch(from: v1::HandlerConfig) -> Result<Option<VersionMismatch>, Refusal> {
     const FIELD: &str = "handler.version_mismatch";
-    let known = |value| match v1::HandlerVersionMismatch::try_from(value) {
-        Ok(v1::HandlerVersionMismatch::RunLatest) => Ok(VersionMismatch::RunLatest),
-        Ok(v1::HandlerVersionMismatch::DeadLetter) => Ok(VersionMismatch::DeadLetter),
-        Ok(v1::HandlerVersionMismatch::Unspecified) | Err(_) => {
-            Err(Refusal::invalid(FIELD, format!("{value} is not a value of `{FIELD}`")))
-        }
-    };
-    from.version_mismatch.map(known).transpose()
+    let value = from.version_mismatch;
+    match v1::HandlerVersionMismatch::try_from(value) {
+        Ok(v1::HandlerVersionMismatch::Unspecified) => Ok(None),
+        Ok(v1::HandlerVersionMismatch::RunLatest) => Ok(Some(VersionMismatch::RunLatest)),
+        Ok(v1::HandlerVersionMismatch::DeadLetter) => Ok(Some(VersionMismatch::DeadLetter)),
+        Err(_) => Err(Refusal::invalid(FIELD, format!("{value} is not a value of `{FIELD}`"))),
+    }
 }
 
 fn span(
@@ -128,7 +127,9 @@ fn config_on_wire(config: QueueConfig) -> v1::QueueConfig {
             dead: duration(config.retention.dead),
         }),
         handler: Some(v1::HandlerConfig {
-            version_mismatch: config.handler.version_mismatch.map(|value| version_mismatch(value).into()),
+            version_mismatch: (config.handler.version_mismatch)
+                .map_or(v1::HandlerVersionMismatch::Unspecified, version_mismatch)
+                .into(),
         }),
         paused: config.paused,
     }

@@ -31,10 +31,8 @@ pub(crate) fn resolve_complete(from: v1::CompleteRequest) -> Result<ResolveReque
 
 pub(crate) fn resolve_reschedule(from: v1::RescheduleRequest) -> Result<ResolveRequest, Refusal> {
     let (attempt, _) = report(&from.attempt)?;
-    let due = moment(
-        ("delay", from.delay.as_ref()),
-        ("next_attempt_at", from.next_attempt_at.as_ref()),
-    )?;
+    let due =
+        moment(("delay", from.delay.as_ref()), ("next_attempt_at", from.next_attempt_at.as_ref()))?;
     let due = due.unwrap_or(Moment::NOW);
     request(&from.id, from.claim_token, Action::Reschedule { attempt, due })
 }
@@ -78,8 +76,7 @@ pub(crate) fn resolution(from: v1::Resolution) -> Result<ResolveRequest, Refusal
         Some(Call::Release(call)) => resolve_release(call),
         None => Err(Refusal::invalid("call", "a resolution must have exactly one call")),
     }?;
-    let decidable =
-        matches!(request.action, Action::Reschedule { .. } | Action::DeadLetter { .. });
+    let decidable = matches!(request.action, Action::Reschedule { .. } | Action::DeadLetter { .. });
     if decided_fail && !decidable {
         return Err(Refusal::invalid(
             "decided_fail",

@@ -35,7 +35,7 @@ pub(crate) fn submission(encoded: &Bytes) -> Result<Submission, Refusal> {
     check_version(&task)?;
     check_carried(&task)?;
     let id = if task.id.is_empty() {
-        let id = ulid::Ulid::new().to_string();
+        let id = ulid::Ulid::generate().to_string();
         let mut with_id = BytesMut::from(&envelope[..]);
         raw::put_field(&mut with_id, ID, id.as_bytes());
         envelope = with_id.freeze();
@@ -43,10 +43,8 @@ pub(crate) fn submission(encoded: &Bytes) -> Result<Submission, Refusal> {
     } else {
         task_id(&task.id)?
     };
-    let due = moment(
-        ("delay", task.delay.as_ref()),
-        ("next_attempt_at", task.next_attempt_at.as_ref()),
-    )?;
+    let due =
+        moment(("delay", task.delay.as_ref()), ("next_attempt_at", task.next_attempt_at.as_ref()))?;
     let expires =
         moment(("expires_in", task.expires_in.as_ref()), ("expires_at", task.expires_at.as_ref()))?;
     let created_at = task.created_at.as_ref();
@@ -59,7 +57,9 @@ pub(crate) fn submission(encoded: &Bytes) -> Result<Submission, Refusal> {
             priority: task.priority,
             due: due.unwrap_or(Moment::NOW),
             expires,
-            created_at: created_at.map(|at| super::request::instant("created_at", at)).transpose()?,
+            created_at: created_at
+                .map(|at| super::request::instant("created_at", at))
+                .transpose()?,
             envelope,
             overrides: overrides(&task)?,
             attempt_count: count("attempt_count", task.attempt_count)?,
@@ -76,7 +76,9 @@ fn check_version(task: &v1::Task) -> Result<(), Refusal> {
         None | Some(1..=ENVELOPE_VERSION) => Ok(()),
         Some(version) => Err(Refusal::invalid(
             "envelope_version",
-            format!("this server reads envelopes of version 1 to {ENVELOPE_VERSION}, not {version}"),
+            format!(
+                "this server reads envelopes of version 1 to {ENVELOPE_VERSION}, not {version}"
+            ),
         )),
     }
 }

@@ -113,7 +113,10 @@ impl TaskService for Tasks {
             |submissions| async {
                 let ids: Vec<_> = submissions.iter().map(|each| each.task.id.clone()).collect();
                 let admissions = self.engine.enqueue_batch(submissions).await;
-                ids.into_iter().zip(admissions).map(|(id, admission)| Ok((id, admission?))).collect()
+                ids.into_iter()
+                    .zip(admissions)
+                    .map(|(id, admission)| Ok((id, admission?)))
+                    .collect()
             },
         );
         let results = results.await.into_iter().map(convert::enqueue_result).collect();
@@ -155,7 +158,8 @@ impl TaskService for Tasks {
         request: Request<v1::ExtendLeasesRequest>,
     ) -> Reply<v1::ExtendLeasesResponse> {
         let leases = batch("leases", request.into_inner().leases, BATCH_MAX)?;
-        let results = each(leases, convert::extend, |leases| self.engine.extend_batch(leases)).await;
+        let results =
+            each(leases, convert::extend, |leases| self.engine.extend_batch(leases)).await;
         let results = results.into_iter().map(convert::extend_result).collect();
         reply(v1::ExtendLeasesResponse { results })
     }
