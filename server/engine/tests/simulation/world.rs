@@ -7,9 +7,11 @@ use crate::{
     support::{
         claim_request, complete, millis, queue, secs,
         shell::{Shell, Trouble},
+        worker,
     },
 };
-use rdq_engine::{Engine, EngineOptions};
+use futures::StreamExt as _;
+use rdq_engine::{ClaimedTask, Engine, EngineOptions, FollowRequest, WorkStart};
 use rdq_memory::MemoryStorage;
 use rdq_spi::{QueueConfig, Storage as _, Task};
 use std::{
@@ -19,7 +21,7 @@ use std::{
 };
 use tokio::{
     task::{JoinHandle, LocalSet, spawn_local},
-    time::sleep,
+    time::{sleep, timeout},
 };
 
 /// What all actors of a story share.
@@ -107,7 +109,8 @@ pub async fn story(seed: u64) {
     };
     LocalSet::new().run_until(acting).await;
     heal(&world).await;
-    finish(&world).await;
+    let way = rng.u8(0..3);
+    finish(&world, way).await;
 }
 
 async fn heal(world: &World) {
@@ -119,24 +122,19 @@ async fn heal(world: &World) {
     sleep(secs(2)).await;
 }
 
-/// Good workers finish what is left; then every task must have ended.
-async fn finish(world: &World) {
+/// Good workers finish what is left, by one of the three ways to receive work; then every task must
+/// have ended.
+async fn finish(world: &World, way: u8) {
     let engine = world.servers[0].borrow().engine.clone();
-    for _ in 0..600 {
-        let claimed = engine.claim(claim_request(50)).await.unwrap();
-        for claim in &claimed {
-            world.history.granted(claim);
-            let sent = world.history.sends(claim, true, true);
-            let answer = engine.resolve(complete(claim)).await;
-            let replayed = answer.as_ref().is_ok_and(|done| done.replayed);
-            world.history.answered(&sent, &answer, replayed);
+    let work = async {
+        match way {
+            0 => finish_by_calls(world, &engine).await,
+            1 => finish_by_subscription(world, &engine).await,
+            _ => finish_by_stream(world, &engine).await,
         }
-        let stats = world.memory.stats(queue("q")).await.unwrap();
-        if stats.ready + stats.delayed + stats.in_flight == 0 {
-            break;
-        }
-        sleep(millis(300)).await;
-    }
+    };
+    // Nothing is due later than in a few seconds.
+    timeout(secs(60), work).await.expect("what was due was not handed out");
     for id in world.history.acknowledged() {
         let task: Task = world.memory.get(id).await.expect("an acknowledged task is lost");
         assert!(task.status.is_terminal(), "this task never ended: {task:#?}");
@@ -148,4 +146,53 @@ async fn finish(world: &World) {
     }
     let stats = world.memory.stats(queue("q")).await.unwrap();
     assert_eq!((stats.in_flight, stats.ready), (0, 0), "something was left behind");
+}
+
+async fn all_ended(world: &World) -> bool {
+    let stats = world.memory.stats(queue("q")).await.unwrap();
+    stats.ready + stats.delayed + stats.in_flight == 0
+}
+
+async fn finish_by_calls(world: &World, engine: &Engine) {
+    while !all_ended(world).await {
+        for claim in engine.claim(claim_request(50)).await.unwrap() {
+            complete_well(world, engine, &claim).await;
+        }
+        sleep(millis(300)).await;
+    }
+}
+
+async fn finish_by_subscription(world: &World, engine: &Engine) {
+    let request = FollowRequest { claim: claim_request(3), max_in_flight: 4 };
+    let mut subscription = engine.follow(request).unwrap();
+    while !all_ended(world).await {
+        if let Ok(claims) = timeout(millis(300), subscription.next()).await {
+            for claim in claims.unwrap().unwrap() {
+                complete_well(world, engine, &claim).await;
+            }
+        }
+    }
+}
+
+async fn finish_by_stream(world: &World, engine: &Engine) {
+    let (lease, worker_id) = (None, worker("good"));
+    let start = WorkStart { queues: vec![queue("q")], lease, worker_id };
+    let (handle, mut events) = engine.work(start).unwrap();
+    handle.credit(2);
+    while !all_ended(world).await {
+        if let Ok(event) = timeout(millis(300), events.next()).await {
+            for claim in event.unwrap().unwrap().tasks {
+                complete_well(world, engine, &claim).await;
+                handle.credit(1);
+            }
+        }
+    }
+}
+
+async fn complete_well(world: &World, engine: &Engine, claim: &ClaimedTask) {
+    world.history.granted(claim);
+    let sent = world.history.sends(claim, true, true);
+    let answer = engine.resolve(complete(claim)).await;
+    let replayed = answer.as_ref().is_ok_and(|done| done.replayed);
+    world.history.answered(&sent, &answer, replayed);
 }
