@@ -78,7 +78,9 @@ mod tests {
     fn the_oldest_stacks_go_first_then_details_then_messages() {
         let lens = |attempts: &[Attempt]| -> Vec<_> {
             let errors = attempts.iter().filter_map(|attempt| attempt.error.as_ref());
-            errors.map(|error| (error.stack.len(), error.detail.len(), error.message.len())).collect()
+            errors
+                .map(|error| (error.stack.len(), error.detail.len(), error.message.len()))
+                .collect()
         };
         for (bytes_max, expected, changed) in [
             (62, vec![(10, 10, 10), (10, 10, 10)], vec![]),

@@ -120,7 +120,9 @@ mod tests {
 
     #[test]
     fn the_grammar_takes_text_as_it_is_and_refuses_the_rest() {
-        for good in ["a", " a ", "%", "_", "'", "\"", "\\", "../x", "a:b", "{a}", "🦀", "عربي", "__rdq"] {
+        for good in
+            ["a", " a ", "%", "_", "'", "\"", "\\", "../x", "a:b", "{a}", "🦀", "عربي", "__rdq"]
+        {
             assert_eq!(QueueName::new(good).unwrap().as_str(), good);
         }
         assert_eq!(QueueName::new("x".repeat(240)).unwrap().as_str().len(), 240);

@@ -163,7 +163,8 @@ mod tests {
         assert!(json.contains(r#""initial_backoff":"1s 500ms""#), "{json}");
         assert!(!json.contains("max_attempts"), "{json}");
         assert_eq!(serde_json::from_str::<QueueConfig>(&json).unwrap(), config);
-        let error = serde_json::from_str::<QueueConfig>(r#"{"retry":{"max_atempts":1}}"#).unwrap_err();
+        let error =
+            serde_json::from_str::<QueueConfig>(r#"{"retry":{"max_atempts":1}}"#).unwrap_err();
         assert!(error.to_string().contains("max_atempts"), "{error}");
     }
 }

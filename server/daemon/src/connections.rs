@@ -30,6 +30,10 @@ const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 8 << 20;
 /// What one connection's answers may hold back at the most, a stream.
 const SEND_BUFFER_BYTES_MAX: usize = 1 << 20;
+/// While a shutdown waits for calls under way.
+const IDLE_ASK_EVERY: Duration = Duration::from_millis(10);
+/// Peers that were told to leave do so within this, or are left.
+const LEAVE_WITHIN: Duration = Duration::from_millis(500);
 /// After an error of `accept` that may be a lack of descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
@@ -138,9 +142,13 @@ impl Connections {
         self.open.close();
     }
 
-    /// Waits until the last connection has ended.
+    /// Waits until every call and stream of the contract has ended, and a moment for peers to leave.
+    /// One that only watches health, or never finished its greeting, keeps nobody.
     pub(crate) async fn ended(&self) {
-        self.open.wait().await;
+        while !self.limits.is_idle() {
+            tokio::time::sleep(IDLE_ASK_EVERY).await;
+        }
+        let _ = tokio::time::timeout(LEAVE_WITHIN, self.open.wait()).await;
     }
 
     /// Connections that are open.

@@ -25,6 +25,8 @@ const STREAMS_MAX: usize = 16_384;
 /// No unary call takes longer, whatever its caller allows.
 const CALL_WITHIN: Duration = Duration::from_secs(60);
 
+/// How the paths of the contract's methods begin.
+const CONTRACT: &str = "/rdq.v1.";
 /// Methods whose answer is a stream: no deadline of ours, and a place for as long as it is open.
 const STREAMS: [&str; 5] = ["ClaimDue", "Work", "WaitDue", "Redrive", "Purge"];
 
@@ -33,6 +35,8 @@ const STREAMS: [&str; 5] = ["ClaimDue", "Work", "WaitDue", "Redrive", "Purge"];
 pub(crate) struct Limits {
     calls: Arc<Semaphore>,
     streams: Arc<Semaphore>,
+    /// Streams of health and reflection, which no shutdown waits for.
+    watches: Arc<Semaphore>,
 }
 
 impl Default for Limits {
@@ -40,11 +44,18 @@ impl Default for Limits {
         Self {
             calls: Arc::new(Semaphore::new(CALLS_MAX)),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            watches: Arc::new(Semaphore::new(STREAMS_MAX)),
         }
     }
 }
 
 impl Limits {
+    /// Whether no call and no stream of the contract is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.calls.available_permits() == CALLS_MAX
+            && self.streams.available_permits() == STREAMS_MAX
+    }
+
     /// Serves one call within the limits.
     pub(crate) async fn serve<F>(
         self,
@@ -55,8 +66,11 @@ impl Limits {
         F: Future<Output = Response<Body>>,
     {
         let is_stream = is_stream(request.uri().path());
-        let (places, what) =
-            if is_stream { (&self.streams, "streams") } else { (&self.calls, "calls") };
+        let (places, what) = match (is_stream, request.uri().path().starts_with(CONTRACT)) {
+            (false, _) => (&self.calls, "calls"),
+            (true, true) => (&self.streams, "streams"),
+            (true, false) => (&self.watches, "streams"),
+        };
         let Ok(place) = Arc::clone(places).try_acquire_owned() else {
             return refuse(Refusal::Overloaded { what });
         };
@@ -84,7 +98,7 @@ impl Limits {
 
 fn is_stream(path: &str) -> bool {
     let method = path.rsplit('/').next().unwrap_or_default();
-    let is_ours = path.starts_with("/rdq.v1.");
+    let is_ours = path.starts_with(CONTRACT);
     if is_ours { STREAMS.contains(&method) } else { !path.ends_with("/Check") }
 }
 

@@ -43,28 +43,32 @@ pub(crate) fn submission(encoded: &Bytes) -> Result<Submission, Refusal> {
     } else {
         task_id(&task.id)?
     };
-    let due =
-        moment(("delay", task.delay.as_ref()), ("next_attempt_at", task.next_attempt_at.as_ref()))?;
-    let expires =
-        moment(("expires_in", task.expires_in.as_ref()), ("expires_at", task.expires_at.as_ref()))?;
+    let due = moment(
+        ("task.delay", task.delay.as_ref()),
+        ("task.next_attempt_at", task.next_attempt_at.as_ref()),
+    )?;
+    let expires = moment(
+        ("task.expires_in", task.expires_in.as_ref()),
+        ("task.expires_at", task.expires_at.as_ref()),
+    )?;
     let created_at = task.created_at.as_ref();
     Ok(Submission {
         payload_bytes: task.payload.len() as u64,
         task: NewTask {
             id,
-            queue: name("queue", &task.queue)?,
-            handler_ref: name("handler_ref", &task.handler_ref)?,
+            queue: name("task.queue", &task.queue)?,
+            handler_ref: name("task.handler_ref", &task.handler_ref)?,
             priority: task.priority,
             due: due.unwrap_or(Moment::NOW),
             expires,
             created_at: created_at
-                .map(|at| super::request::instant("created_at", at))
+                .map(|at| super::request::instant("task.created_at", at))
                 .transpose()?,
             envelope,
             overrides: overrides(&task)?,
-            attempt_count: count("attempt_count", task.attempt_count)?,
-            redrive_count: count("redrive_count", task.redrive_count)?,
-            lease_expired_count: count("lease_expired_count", task.lease_expired_count)?,
+            attempt_count: count("task.attempt_count", task.attempt_count)?,
+            redrive_count: count("task.redrive_count", task.redrive_count)?,
+            lease_expired_count: count("task.lease_expired_count", task.lease_expired_count)?,
             progress: task.progress,
             attempts: carried_attempts(&attempts)?,
         },
@@ -75,7 +79,7 @@ fn check_version(task: &v1::Task) -> Result<(), Refusal> {
     match task.envelope_version {
         None | Some(1..=ENVELOPE_VERSION) => Ok(()),
         Some(version) => Err(Refusal::invalid(
-            "envelope_version",
+            "task.envelope_version",
             format!(
                 "this server reads envelopes of version 1 to {ENVELOPE_VERSION}, not {version}"
             ),
@@ -87,29 +91,29 @@ fn check_version(task: &v1::Task) -> Result<(), Refusal> {
 fn check_carried(task: &v1::Task) -> Result<(), Refusal> {
     if let Some(version) = &task.handler_version {
         WorkerId::new(version)
-            .map_err(|error| Refusal::Name { field: "handler_version", error })?;
+            .map_err(|error| Refusal::Name { field: "task.handler_version", error })?;
     }
     if task.payload_content_type.len() > TEXT_BYTES_MAX {
         let message = format!("`payload_content_type` must be at most {TEXT_BYTES_MAX} bytes");
-        return Err(Refusal::invalid("payload_content_type", message));
+        return Err(Refusal::invalid("task.payload_content_type", message));
     }
     check_headers(&task.headers)?;
-    at_most("progress", task.progress.len(), PROGRESS_BYTES_MAX)
+    at_most("task.progress", task.progress.len(), PROGRESS_BYTES_MAX)
 }
 
 fn check_headers(headers: &HashMap<String, String>) -> Result<(), Refusal> {
     for key in headers.keys() {
         if key.is_empty() || key.len() > TEXT_BYTES_MAX {
             let message = format!("a key of `headers` must be 1 to {TEXT_BYTES_MAX} bytes");
-            return Err(Refusal::invalid("headers", message));
+            return Err(Refusal::invalid("task.headers", message));
         }
         if key.starts_with(SYSTEM_HEADER) {
             let message = format!("headers that start with `{SYSTEM_HEADER}` are the system's");
-            return Err(Refusal::invalid("headers", message));
+            return Err(Refusal::invalid("task.headers", message));
         }
     }
     let size = headers.iter().map(|(key, value)| key.len() + value.len()).sum();
-    at_most("headers", size, HEADERS_BYTES_MAX)
+    at_most("task.headers", size, HEADERS_BYTES_MAX)
 }
 
 fn at_most(field: &'static str, size_bytes: usize, limit_bytes: usize) -> Result<(), Refusal> {
@@ -125,13 +129,13 @@ fn overrides(task: &v1::Task) -> Result<Overrides, Refusal> {
     };
     let max_attempts = task.max_attempts.map(|max| match u32::try_from(max) {
         Ok(max @ 1..) => Ok(max),
-        _ => Err(Refusal::invalid("max_attempts", "`max_attempts` must be at least 1")),
+        _ => Err(Refusal::invalid("task.max_attempts", "`max_attempts` must be at least 1")),
     });
     Ok(Overrides {
         max_attempts: max_attempts.transpose()?,
-        lease: duration("lease", task.lease.as_ref())?,
-        initial_backoff: duration("initial_backoff", task.initial_backoff.as_ref())?,
-        retention_dead: duration("retention_dead", task.retention_dead.as_ref())?,
+        lease: duration("task.lease", task.lease.as_ref())?,
+        initial_backoff: duration("task.initial_backoff", task.initial_backoff.as_ref())?,
+        retention_dead: duration("task.retention_dead", task.retention_dead.as_ref())?,
     })
 }
 
@@ -142,7 +146,7 @@ fn count(field: &'static str, value: i32) -> Result<u32, Refusal> {
 fn carried_attempts(encoded: &[Bytes]) -> Result<Vec<Attempt>, Refusal> {
     if encoded.len() > ATTEMPTS_MAX {
         let message = format!("`attempts` must be at most {ATTEMPTS_MAX} records at admission");
-        return Err(Refusal::invalid("attempts", message));
+        return Err(Refusal::invalid("task.attempts", message));
     }
     let mut attempts = Vec::with_capacity(encoded.len());
     for attempt in encoded {
@@ -150,7 +154,7 @@ fn carried_attempts(encoded: &[Bytes]) -> Result<Vec<Attempt>, Refusal> {
         let last = attempts.last().map_or(0, |last: &Attempt| last.attempt_no);
         if attempt.attempt_no <= last {
             let message = "`attempts` must have numbers that start above 0 and grow";
-            return Err(Refusal::invalid("attempts", message));
+            return Err(Refusal::invalid("task.attempts", message));
         }
         attempts.push(attempt);
     }
@@ -158,7 +162,7 @@ fn carried_attempts(encoded: &[Bytes]) -> Result<Vec<Attempt>, Refusal> {
 }
 
 fn carried_attempt(encoded: &Bytes) -> Result<Attempt, Refusal> {
-    const FIELD: &str = "attempts";
+    const FIELD: &str = "task.attempts";
     let invalid = |message: &str| Refusal::invalid(FIELD, message);
     let undecodable = |_| invalid("`attempts` does not decode as rdq.v1.Attempt");
     let (view, error, extra) = split_attempt(encoded).map_err(undecodable)?;
