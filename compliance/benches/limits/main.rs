@@ -11,16 +11,23 @@ mod ratios;
 
 use measure::Measured;
 use serde::Serialize;
-use std::{error::Error, fs, path::PathBuf};
+use std::{
+    error::Error,
+    fs,
+    path::{Path, PathBuf},
+};
 
 /// As rdq's own binary allocates; the system's allocator would slow the echo down.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const USAGE: &str = "usage: limits [--dir DIR] [--json] [--sqlite REPORT] [--memory REPORT]
+const USAGE: &str =
+    "usage: limits [--dir DIR] [--rounds N] [--json] [--sqlite REPORT]... [--memory REPORT]...
   --dir DIR        where the SQLite files of the measurement go
+  --rounds N       measure so often, and keep the best of each [default: 1]
   --json           print JSON in place of tables
-  --sqlite REPORT  a report of `rdq bench --output json` against a server on SQLite
+  --sqlite REPORT  a report of `rdq bench --output json` against a server on SQLite; of several, the
+                   best of each measurement counts
   --memory REPORT  the same against a server on memory";
 
 /// The limits that were found.
@@ -40,10 +47,37 @@ struct Limits {
     lives: Measured,
 }
 
+impl Limits {
+    /// One round.
+    fn measure(dir: &Path) -> Result<Self, Box<dyn Error>> {
+        Ok(Self {
+            echo: echo::measure(64, 4, 200_000)?,
+            echo_alone: echo::measure(1, 1, 20_000)?,
+            echo_rested: echo::rested(500)?,
+            commit: bare::commits(dir, 10_000, None)?,
+            commit_rested: bare::commits(dir, 500, Some(measure::REST))?,
+            lives: bare::lives(dir, 200_000)?,
+        })
+    }
+
+    /// The better of each measurement.
+    fn better(self, other: Self) -> Self {
+        Self {
+            echo: self.echo.better(other.echo),
+            echo_alone: self.echo_alone.better(other.echo_alone),
+            echo_rested: self.echo_rested.better(other.echo_rested),
+            commit: self.commit.better(other.commit),
+            commit_rested: self.commit_rested.better(other.commit_rested),
+            lives: self.lives.better(other.lives),
+        }
+    }
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let mut dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let mut json = false;
-    let (mut sqlite, mut memory) = (None, None);
+    let mut rounds = 1;
+    let (mut sqlite, mut memory) = (Vec::new(), Vec::new());
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or(USAGE);
@@ -52,20 +86,17 @@ fn main() -> Result<(), Box<dyn Error>> {
             "--bench" => {} // what `cargo bench` says to every benchmark
             "--dir" => dir = value()?.into(),
             "--json" => json = true,
-            "--sqlite" => sqlite = Some(fs::read_to_string(value()?)?),
-            "--memory" => memory = Some(fs::read_to_string(value()?)?),
+            "--rounds" => rounds = value()?.parse()?,
+            "--sqlite" => sqlite.push(fs::read_to_string(value()?)?),
+            "--memory" => memory.push(fs::read_to_string(value()?)?),
             _ => return Err(USAGE.into()),
         }
     }
-    let limits = Limits {
-        echo: echo::measure(64, 4, 200_000)?,
-        echo_alone: echo::measure(1, 1, 20_000)?,
-        echo_rested: echo::rested(500)?,
-        commit: bare::commits(&dir, 10_000, None)?,
-        commit_rested: bare::commits(&dir, 500, Some(measure::REST))?,
-        lives: bare::lives(&dir, 200_000)?,
-    };
-    let ratios = ratios::of(&limits, sqlite.as_deref(), memory.as_deref())?;
+    let mut limits = Limits::measure(&dir)?;
+    for _ in 1..rounds {
+        limits = limits.better(Limits::measure(&dir)?);
+    }
+    let ratios = ratios::of(&limits, &sqlite, &memory)?;
     if json {
         let report = serde_json::json!({ "limits": limits, "ratios": ratios });
         println!("{report}");

@@ -13,6 +13,34 @@ struct Report {
     pick_up: Option<Measured>,
 }
 
+impl Report {
+    /// The best of each measurement, if there is a report at all.
+    fn best(reports: &[String]) -> Result<Option<Self>, serde_json::Error> {
+        let mut best: Option<Self> = None;
+        for text in reports {
+            let report = serde_json::from_str(text)?;
+            best = Some(match best {
+                Some(best) => best.better(report),
+                None => report,
+            });
+        }
+        Ok(best)
+    }
+
+    fn better(self, other: Self) -> Self {
+        let better = |this: Option<Measured>, that: Option<Measured>| match (this, that) {
+            (Some(this), Some(that)) => Some(this.better(that)),
+            (this, that) => this.or(that),
+        };
+        Self {
+            enqueue: better(self.enqueue, other.enqueue),
+            claim_complete: better(self.claim_complete, other.claim_complete),
+            lives: better(self.lives, other.lives),
+            pick_up: better(self.pick_up, other.pick_up),
+        }
+    }
+}
+
 /// One goal, and how it stands.
 #[derive(Debug, Serialize)]
 pub(crate) struct Ratio {
@@ -49,12 +77,11 @@ impl Ratio {
 /// Compares the reports that there are.
 pub(crate) fn of(
     limits: &Limits,
-    sqlite: Option<&str>,
-    memory: Option<&str>,
+    sqlite: &[String],
+    memory: &[String],
 ) -> Result<Vec<Ratio>, serde_json::Error> {
     let mut ratios = Vec::new();
-    if let Some(report) = sqlite {
-        let report: Report = serde_json::from_str(report)?;
+    if let Some(report) = Report::best(sqlite)? {
         let mut rate = |what, rdq: &Option<Measured>, limit: &Measured, least| {
             if let (Some(rdq), Some(limit)) = (per_second(rdq.as_ref()), limit.per_second) {
                 ratios.push(Ratio::new(what, rdq, limit, Goal::AtLeast(least)));
@@ -67,9 +94,8 @@ pub(crate) fn of(
             ratios.extend(pick_ups(limits, &pick_up));
         }
     }
-    if let Some(report) = memory {
+    if let Some(report) = Report::best(memory)? {
         const LIVES_PER_SECOND: f64 = 200_000.0;
-        let report: Report = serde_json::from_str(report)?;
         if let Some(lives) = per_second(report.lives.as_ref()) {
             let what = "whole lives/s on memory : 200,000";
             ratios.push(Ratio::new(what, lives, LIVES_PER_SECOND, Goal::AtLeast(1.0)));
