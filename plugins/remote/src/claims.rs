@@ -1,4 +1,4 @@
-//! Claims over the wire: one answer for a call, and what is too much of it given back.
+//! Claims and cancellations, which the wire has one by one, and what answers say of each item.
 
 use crate::{
     client::{Client, answer, in_time, request},
@@ -6,14 +6,24 @@ use crate::{
     errors::{Failure, Operation},
     pages::fitting,
 };
+use futures::{StreamExt as _, stream};
 use rdq_proto::v1;
 use rdq_spi::{Cancelled, Claim, ClaimParams, Claimed, Result, TaskId};
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
+
+/// Single calls under way at once for one batch that the wire has no batch for.
+const CALLS_AT_ONCE: usize = 32;
 
 /// An answer this large may have been cut for its size: more may be due.
 const LARGE_ANSWER_BYTES: usize = 1 << 20;
 
-pub(crate) async fn claim_once(mut client: Client, params: &ClaimParams) -> Result<Claimed> {
+/// Serves claims by a call each, many at once, each with its own answer.
+pub(crate) async fn claim_all(client: &Client, claims: &[ClaimParams]) -> Vec<Result<Claimed>> {
+    let calls: Vec<_> = claims.iter().map(|params| claim(client.clone(), params)).collect();
+    stream::iter(calls).buffered(CALLS_AT_ONCE).collect().await
+}
+
+async fn claim(mut client: Client, params: &ClaimParams) -> Result<Claimed> {
     let claim_due = Operation::changing("claim_due");
     let asked = convert::claim_request(params);
     let tasks = in_time(async {
@@ -40,12 +50,35 @@ pub(crate) async fn claim_once(mut client: Client, params: &ClaimParams) -> Resu
     Ok(Claimed { claims, next_due_in: more.then_some(Duration::ZERO) })
 }
 
-pub(crate) async fn cancel(mut client: Client, task: TaskId) -> Result<Cancelled> {
+/// Cancels each task by a call of its own, many at once. A repeated task waits for its first call,
+/// so that the answers are in the order of the batch.
+pub(crate) async fn cancel_all(client: &Client, tasks: Vec<TaskId>) -> Vec<Result<Cancelled>> {
+    let mut answers = Vec::with_capacity(tasks.len());
+    let mut left: Vec<_> = tasks.into_iter().enumerate().collect();
+    while !left.is_empty() {
+        let mut seen = HashSet::new();
+        let (now, later): (Vec<_>, _) =
+            left.into_iter().partition(|(_, task)| seen.insert(task.clone()));
+        let calls = now.into_iter().map(|(index, task)| {
+            let call = cancel(client.clone(), task);
+            async move { (index, call.await) }
+        });
+        // Made before they are polled: a stream of closures would borrow too long.
+        let calls: Vec<_> = calls.collect();
+        answers
+            .extend(stream::iter(calls).buffer_unordered(CALLS_AT_ONCE).collect::<Vec<_>>().await);
+        left = later;
+    }
+    answers.sort_by_key(|(index, _)| *index);
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+async fn cancel(mut client: Client, task: TaskId) -> Result<Cancelled> {
     let cancel = Operation::changing("cancel");
     let asked = request(v1::CancelRequest { id: task.as_str().to_owned() });
     let response = answer(client.tasks.cancel(asked)).await;
     let response = response.map_err(|failure| failure.error(cancel, Some(&task)))?;
-    convert::cancelled(&response).map_err(|broken| cancel.broken(broken))
+    convert::cancelled(response).map_err(|broken| cancel.broken(broken))
 }
 
 /// Ends claims, each with its own answer.

@@ -2,7 +2,7 @@
 
 use crate::{
     batches::{Item, send_all},
-    claims::{cancel, claim_once, enqueued, extended, resolve_batch},
+    claims::{cancel_all, claim_all, enqueued, extended, resolve_batch},
     client::{Client, answer, in_time, request},
     convert,
     errors::Operation,
@@ -10,7 +10,6 @@ use crate::{
     pages::{PAGE_MAX, drain, page_within, read_page},
 };
 use async_trait::async_trait;
-use futures::{StreamExt as _, stream};
 use prost::Message as _;
 use rdq_proto::v1;
 use rdq_spi::{
@@ -22,8 +21,6 @@ use rdq_spi::{
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Single calls under way at once for one batch that the wire has no batch for.
-const CALLS_AT_ONCE: usize = 32;
 /// A request asks after at most so many claims: a tenth of a server's bound.
 const LIVE_CLAIMS_AT_ONCE: usize = 1_000;
 /// Any queue will do to see whether the storage behind the server answers.
@@ -112,11 +109,7 @@ impl Storage for RemoteStorage {
     }
 
     async fn claim_due(&self, claims: Vec<ClaimParams>) -> Result<Vec<Result<Claimed>>> {
-        let client = self.client()?;
-        let calls = claims.iter().map(|params| claim_once(client.clone(), params));
-        // The calls are made before they are polled: a stream of closures would borrow too long.
-        let calls: Vec<_> = calls.collect();
-        Ok(stream::iter(calls).buffered(CALLS_AT_ONCE).collect().await)
+        Ok(claim_all(&self.client()?, &claims).await)
     }
 
     async fn extend_leases(&self, leases: Vec<ExtendParams>) -> Result<Vec<Result<Extended>>> {
@@ -169,9 +162,7 @@ impl Storage for RemoteStorage {
     }
 
     async fn cancel(&self, tasks: Vec<TaskId>) -> Result<Vec<Result<Cancelled>>> {
-        let client = self.client()?;
-        let calls: Vec<_> = tasks.into_iter().map(|task| cancel(client.clone(), task)).collect();
-        Ok(stream::iter(calls).buffered(CALLS_AT_ONCE).collect().await)
+        Ok(cancel_all(&self.client()?, tasks).await)
     }
 
     async fn get(&self, task: TaskId) -> Result<Task> {

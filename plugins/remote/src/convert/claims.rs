@@ -132,7 +132,7 @@ pub(crate) fn live_claim(claim: &v1::LiveClaim) -> Option<Duration> {
     claim.live.then(|| remaining(claim.lease_remaining.as_ref()))
 }
 
-pub(crate) fn cancelled(response: &v1::CancelResponse) -> Result<Cancelled, Broken> {
+pub(crate) fn cancelled(response: v1::CancelResponse) -> Result<Cancelled, Broken> {
     Ok(Cancelled { status: status(response.status)?, changed: response.cancelled })
 }
 
