@@ -40,7 +40,7 @@ pub struct ServeArgs {
     #[arg(long, env = "RDQ_INSECURE", num_args = 0..=1, default_missing_value = "true")]
     pub insecure: Option<bool>,
 
-    /// Refuse queues that no file and no PutQueue declared
+    /// Refuse queues that no file and no stored configuration declares
     #[arg(long, env = "RDQ_REQUIRE_DECLARED_QUEUES", num_args = 0..=1, default_missing_value = "true")]
     pub require_declared_queues: Option<bool>,
 
@@ -56,6 +56,7 @@ pub struct ServeArgs {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_field_names, reason = "the names are the file's keys")]
 struct File {
     listen: Option<SocketAddr>,
     http: Option<SocketAddr>,

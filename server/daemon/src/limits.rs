@@ -207,8 +207,9 @@ mod tests {
             <prost_types::FileDescriptorSet as prost::Message>::decode(rdq_proto::DESCRIPTOR_SET)
                 .expect("the descriptor set decodes");
         let methods = set.file.iter().flat_map(|file| &file.service).flat_map(|each| &each.method);
-        let streams =
-            methods.filter(|method| method.server_streaming()).map(|method| method.name());
+        let streams = methods
+            .filter(|method| method.server_streaming())
+            .map(prost_types::MethodDescriptorProto::name);
         let mut expected: Vec<_> = streams.collect();
         let mut ours = STREAMS.to_vec();
         expected.sort_unstable();

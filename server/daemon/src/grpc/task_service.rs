@@ -44,6 +44,7 @@ impl Tasks {
     }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "it is what every method answers")]
 fn reply<T>(message: T) -> Reply<T> {
     Ok(Response::new(message))
 }

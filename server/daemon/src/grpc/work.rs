@@ -42,7 +42,7 @@ async fn begin(
         .map_err(|_| missing())?
         .map_err(|status| of_request_stream(status, REQUEST_BYTES_MAX))?
         .ok_or_else(missing)?;
-    let start = work_start(first.start.take().ok_or_else(missing)?)?;
+    let start = work_start(&first.start.take().ok_or_else(missing)?)?;
     let (handle, events) = engine.work(start).map_err(engine_status)?;
     let (answers, own_answers) = mpsc::channel(OWN_ANSWERS);
     let reader = AbortOnDropHandle::new(tokio::spawn(read(handle, first, requests, answers)));
@@ -53,7 +53,7 @@ async fn begin(
     }))
 }
 
-fn work_start(start: v1::WorkStart) -> Result<WorkStart, Refusal> {
+fn work_start(start: &v1::WorkStart) -> Result<WorkStart, Refusal> {
     Ok(WorkStart {
         queues: convert::queues(&start.queues, 1)?,
         worker_id: convert::worker_id(&start.worker_id)?,
