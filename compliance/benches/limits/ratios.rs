@@ -50,7 +50,8 @@ pub(crate) struct Ratio {
     /// The limit that it is measured by.
     limit: f64,
     /// The one divided by the other.
-    ratio: f64,
+    #[serde(rename = "ratio")]
+    value: f64,
     /// The goal: at least, or at most.
     goal: Goal,
     met: bool,
@@ -65,12 +66,12 @@ enum Goal {
 
 impl Ratio {
     fn new(what: &'static str, rdq: f64, limit: f64, goal: Goal) -> Self {
-        let ratio = rdq / limit;
+        let value = rdq / limit;
         let met = match goal {
-            Goal::AtLeast(least) => ratio >= least,
-            Goal::AtMost(most) => ratio <= most,
+            Goal::AtLeast(least) => value >= least,
+            Goal::AtMost(most) => value <= most,
         };
-        Self { what, rdq, limit, ratio, goal, met }
+        Self { what, rdq, limit, value, goal, met }
     }
 }
 
@@ -143,7 +144,7 @@ impl fmt::Display for Ratio {
         write!(
             f,
             "{:<36}{:>10.0}{:>10.0}{:>8.2}  {goal:<8}{met}",
-            self.what, self.rdq, self.limit, self.ratio
+            self.what, self.rdq, self.limit, self.value
         )
     }
 }

@@ -99,7 +99,7 @@ impl Client {
 }
 
 /// An address as people type it, as a URL.
-fn address(text: &str) -> Result<String, CliError> {
+pub(crate) fn address(text: &str) -> Result<String, CliError> {
     match text.split_once("://") {
         None => Ok(format!("http://{text}")),
         Some(("http", _)) => Ok(text.to_owned()),

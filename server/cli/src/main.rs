@@ -18,6 +18,7 @@ mod queue;
 mod queue_config;
 mod stats;
 mod bench;
+mod check;
 
 use clap::{Parser, Subcommand};
 use errors::{CliError, Outcome};
@@ -61,6 +62,7 @@ Examples:
     Stats(stats::StatsArgs),
     Watch(stats::WatchArgs),
     Bench(bench::BenchArgs),
+    Check(check::CheckArgs),
 }
 
 #[tokio::main]
@@ -87,6 +89,7 @@ impl Command {
             Self::Stats(args) => stats::stats(args).await,
             Self::Watch(args) => stats::watch(args).await,
             Self::Bench(args) => bench::bench(args).await,
+            Self::Check(args) => check::check(args).await,
         }
     }
 
@@ -107,6 +110,7 @@ impl Command {
             Self::Stats(args) => &args.client,
             Self::Watch(args) => &args.client,
             Self::Bench(args) => &args.client,
+            Self::Check(args) => &args.client,
         };
         client.output
     }

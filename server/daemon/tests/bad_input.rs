@@ -1,4 +1,5 @@
 //! Bad input over the wire: each gets its typed error, nothing is stored, and the server lives.
+#![allow(clippy::pedantic, clippy::unwrap_used, reason = "stories of calls, long by nature")]
 
 mod support;
 

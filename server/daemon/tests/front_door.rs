@@ -1,5 +1,6 @@
 //! The front door: what reaches no handler is answered in the words of the contract, health and
 //! reflection are on, and a shutdown is orderly.
+#![allow(clippy::pedantic, clippy::unwrap_used, reason = "stories of calls, long by nature")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! Each RPC over the wire, as a client sees it: the answer, and what it leaves behind.
+#![allow(clippy::pedantic, clippy::unwrap_used, reason = "stories of calls, long by nature")]
 
 mod support;
 

@@ -132,6 +132,24 @@ fn numbers(count: u32) -> Vec<u8> {
     (1..=count).flat_map(|number| format!("{number}\n").into_bytes()).collect()
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_on_sqlite_keeps_the_contract_as_check_reads_it() {
+    let shell = Shell::open().await;
+    let all = shell.run(&["check"]);
+    assert_eq!(all.code, 0, "{}", all.out);
+    assert!(all.out.contains("0 failed") && !all.out.contains(" 0 passed"), "{}", all.out);
+    let some = shell.run(&["check", "lease", "--output", "json"]);
+    assert_eq!(some.code, 0, "{some:?}");
+    for line in some.out.lines() {
+        serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    }
+    let none = shell.run(&["check", "no case has such a name"]);
+    assert_eq!(none.code, 4, "{none:?}");
+    let listed = shell.ok(&["check", "--list"]);
+    assert!(listed.contains("lease::"), "{listed}");
+    assert_eq!(shell.run(&["check", "--server", "127.0.0.1:1"]).code, 3);
+}
+
 #[tokio::test]
 async fn a_small_bench_measures_everything_and_leaves_no_queue() {
     let shell = Shell::open().await;

@@ -56,7 +56,7 @@ fn a_server_that_is_not_there_is_named_with_what_to_do() {
 }
 
 /// Every command, by its words.
-const COMMANDS: [&[&str]; 24] = [
+const COMMANDS: [&[&str]; 25] = [
     &[],
     &["serve"],
     &["enqueue"],
@@ -81,6 +81,7 @@ const COMMANDS: [&[&str]; 24] = [
     &["stats"],
     &["watch"],
     &["bench"],
+    &["check"],
 ];
 
 /// The help is what people see of the program: a change of it is a decision. To take one over, run

@@ -1,5 +1,5 @@
 //! A server of one test, and the words that tests share. It asserts nothing by itself.
-#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(dead_code, clippy::pedantic, reason = "each test binary uses its part")]
 
 use bytes::Bytes;
 use prost::Message as _;
