@@ -1,7 +1,7 @@
 //! Claims and cancellations, which the wire has one by one, and what answers say of each item.
 
 use crate::{
-    client::{Client, answer, in_time, request},
+    client::{Client, answer, in_time, request, to_its_end},
     convert,
     errors::{Failure, Operation},
     pages::fitting,
@@ -19,13 +19,23 @@ const LARGE_ANSWER_BYTES: usize = 1 << 20;
 
 /// Serves claims by a call each, many at once, each with its own answer.
 pub(crate) async fn claim_all(client: &Client, claims: &[ClaimParams]) -> Vec<Result<Claimed>> {
-    let calls: Vec<_> = claims.iter().map(|params| claim(client.clone(), params)).collect();
+    let calls = claims.iter().map(|params| {
+        let (limit, bytes_max) = (params.limit as usize, params.bytes_max);
+        let call = claim(client.clone(), convert::claim_request(params), limit, bytes_max);
+        // Not before its turn.
+        async { to_its_end(call).await }
+    });
+    let calls: Vec<_> = calls.collect();
     stream::iter(calls).buffered(CALLS_AT_ONCE).collect().await
 }
 
-async fn claim(mut client: Client, params: &ClaimParams) -> Result<Claimed> {
+async fn claim(
+    mut client: Client,
+    asked: v1::ClaimDueRequest,
+    limit: usize,
+    bytes_max: usize,
+) -> Result<Claimed> {
     let claim_due = Operation::changing("claim_due");
-    let asked = convert::claim_request(params);
     let tasks = in_time(async {
         let mut stream = client.tasks.claim_due(asked).await?.into_inner();
         let mut tasks = Vec::new();
@@ -38,8 +48,8 @@ async fn claim(mut client: Client, params: &ClaimParams) -> Result<Claimed> {
     let claims = tasks.into_iter().map(convert::claim).collect::<Result<Vec<_>, _>>();
     let mut claims = claims.map_err(|broken| claim_due.broken(broken))?;
 
-    let (fitting, bytes) = fitting(claims.iter().map(|claim| &claim.task), params.bytes_max);
-    let is_full = claims.len() >= params.limit as usize || bytes >= LARGE_ANSWER_BYTES;
+    let (fitting, bytes) = fitting(claims.iter().map(|claim| &claim.task), bytes_max);
+    let is_full = claims.len() >= limit || bytes >= LARGE_ANSWER_BYTES;
     let surplus: Vec<Claim> = claims.split_off(fitting);
     let more = is_full || !surplus.is_empty();
     if !surplus.is_empty() {
@@ -76,7 +86,7 @@ pub(crate) async fn cancel_all(client: &Client, tasks: Vec<TaskId>) -> Vec<Resul
 async fn cancel(mut client: Client, task: TaskId) -> Result<Cancelled> {
     let cancel = Operation::changing("cancel");
     let asked = request(v1::CancelRequest { id: task.as_str().to_owned() });
-    let response = answer(client.tasks.cancel(asked)).await;
+    let response = answer(async move { client.tasks.cancel(asked).await }).await;
     let response = response.map_err(|failure| failure.error(cancel, Some(&task)))?;
     convert::cancelled(response).map_err(|broken| cancel.broken(broken))
 }
@@ -87,7 +97,7 @@ pub(crate) async fn resolve_batch(
     resolutions: Vec<v1::Resolution>,
 ) -> Result<Vec<Result<v1::ResolvedClaim, Failure>>, Failure> {
     let batch = request(v1::ResolveBatchRequest { resolutions });
-    let results = answer(client.tasks.resolve_batch(batch)).await?.results;
+    let results = answer(async move { client.tasks.resolve_batch(batch).await }).await?.results;
     Ok(results.into_iter().map(resolved).collect())
 }
 

@@ -39,9 +39,11 @@ impl Client {
         let tasks =
             TaskServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
         let queues = QueueServiceClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX);
-        let mut client = Self { tasks, queues };
-        let offer = answer(client.tasks.get_capabilities(request(v1::GetCapabilitiesRequest {})));
-        let offer = offer.await.map_err(|failure| failure.error(CONNECT, None))?;
+        let client = Self { tasks, queues };
+        let mut tasks = client.tasks.clone();
+        let asked = request(v1::GetCapabilitiesRequest {});
+        let offer = answer(async move { tasks.get_capabilities(asked).await }).await;
+        let offer = offer.map_err(|failure| failure.error(CONNECT, None))?;
         check_version(&offer.contract_version)?;
         Ok((client, capabilities(&offer)))
     }
@@ -102,11 +104,11 @@ pub(crate) fn request<T>(message: T) -> Request<T> {
     request
 }
 
-/// The answer, if it comes in time.
-pub(crate) async fn answer<T>(
-    call: impl Future<Output = Result<Response<T>, Status>>,
-) -> Result<T, Failure> {
-    in_time(async { Ok(call.await?.into_inner()) }).await
+/// The answer, if it comes in time. The call runs to its end whatever becomes of its caller.
+pub(crate) fn answer<T: Send + 'static>(
+    call: impl Future<Output = Result<Response<T>, Status>> + Send + 'static,
+) -> impl Future<Output = Result<T, Failure>> + Send {
+    to_its_end(in_time(async { Ok(call.await?.into_inner()) }))
 }
 
 /// What a step of a call yields, if it does in time.
@@ -116,6 +118,24 @@ pub(crate) async fn in_time<T>(
     match tokio::time::timeout(CALL_WITHIN, step).await {
         Ok(answer) => answer.map_err(Failure::from),
         Err(_) => Err(Failure::timed_out()),
+    }
+}
+
+/// Does work in a task of its own, from now on. A caller who goes away would otherwise reset the
+/// stream of its call, and a server ends a connection, with all calls on it, that resets too many.
+pub(crate) fn to_its_end<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> impl Future<Output = T> + Send {
+    let work = tokio::spawn(work);
+    async {
+        match work.await {
+            Ok(done) => done,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime ends, and this task with it.
+                Err(_) => std::future::pending().await,
+            },
+        }
     }
 }
 

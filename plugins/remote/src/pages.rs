@@ -6,7 +6,7 @@ use crate::{
     errors::{Failure, Operation},
 };
 use rdq_spi::{Attempt, Page, Position, Result, Step, Task};
-use tonic::Streaming;
+use tonic::{Response, Status, Streaming};
 
 /// A page has at most so many tasks, or queues, by the contract.
 pub(crate) const PAGE_MAX: u32 = 1_000;
@@ -59,22 +59,20 @@ pub(crate) fn read_page(
     Ok(Page { tasks: tasks.map_err(|broken| operation.broken(broken))?, next })
 }
 
-/// Reads a running count to its end. However long it takes, it must go on in time.
-pub(crate) async fn drain<M>(
+/// Opens a stream of running counts and reads it to its end. However long that takes, it must go on
+/// in time.
+pub(crate) async fn count_to_the_end<M>(
     operation: Operation,
-    opened: Result<Streaming<M>, Failure>,
+    open: impl Future<Output = Result<Response<Streaming<M>>, Status>>,
     read: impl Fn(M) -> (i64, bool),
 ) -> Result<Step> {
-    let mut progress = opened.map_err(|failure| failure.error(operation, None))?;
-    loop {
-        let message = in_time(progress.message()).await;
-        let message = message.map_err(|failure| failure.error(operation, None))?;
-        match message.map(&read) {
-            Some((count, true)) => {
-                return Ok(Step { count: u64::try_from(count).unwrap_or(0), next: None });
-            }
-            Some((_, false)) => {}
-            None => return Err(operation.broken("ended before it was done")),
+    let failed = |failure: Failure| failure.error(operation, None);
+    let mut progress = in_time(open).await.map_err(failed)?.into_inner();
+    let mut step = None;
+    while let Some(message) = in_time(progress.message()).await.map_err(failed)? {
+        if let (count, true) = read(message) {
+            step = Some(Step { count: u64::try_from(count).unwrap_or(0), next: None });
         }
     }
+    step.ok_or_else(|| operation.broken("ended before it was done"))
 }

@@ -3,11 +3,11 @@
 use crate::{
     batches::{Item, send_all},
     claims::{cancel_all, claim_all, enqueued, extended, resolve_batch},
-    client::{Client, answer, in_time, request},
+    client::{Client, answer, request, to_its_end},
     convert,
     errors::Operation,
     hints::hints,
-    pages::{PAGE_MAX, drain, page_within, read_page},
+    pages::{PAGE_MAX, count_to_the_end, page_within, read_page},
 };
 use async_trait::async_trait;
 use prost::Message as _;
@@ -52,12 +52,13 @@ impl RemoteStorage {
         operation: Operation,
         mut take: impl FnMut(v1::Queue) -> bool + Send,
     ) -> Result<()> {
-        let mut client = self.client()?;
+        let client = self.client()?;
         let mut page_token = String::new();
         loop {
             let page_size = i32::try_from(PAGE_MAX).ok();
             let page = v1::ListQueuesRequest { page_size, page_token };
-            let page = answer(client.queues.list_queues(request(page))).await;
+            let mut queues = client.queues.clone();
+            let page = answer(async move { queues.list_queues(request(page)).await }).await;
             let page = page.map_err(|failure| failure.error(operation, None))?;
             for queue in page.queues {
                 if !take(queue) {
@@ -82,7 +83,7 @@ impl Storage for RemoteStorage {
         let ping = Operation::reading("ping");
         let mut client = self.client()?;
         let stats = v1::StatsRequest { queues: vec![PING_QUEUE.to_owned()] };
-        let stats = answer(client.tasks.stats(request(stats))).await;
+        let stats = answer(async move { client.tasks.stats(request(stats)).await }).await;
         stats.map(drop).map_err(|failure| failure.error(ping, None))
     }
 
@@ -100,7 +101,8 @@ impl Storage for RemoteStorage {
             let mut client = client.clone();
             async move {
                 let batch = request(v1::EnqueueBatchRequest { tasks });
-                let results = answer(client.tasks.enqueue_batch(batch)).await?.results;
+                let results =
+                    answer(async move { client.tasks.enqueue_batch(batch).await }).await?.results;
                 Ok(results.into_iter().map(enqueued).collect())
             }
         };
@@ -123,7 +125,8 @@ impl Storage for RemoteStorage {
             let mut client = client.clone();
             async move {
                 let batch = request(v1::ExtendLeasesRequest { leases });
-                let results = answer(client.tasks.extend_leases(batch)).await?.results;
+                let results =
+                    answer(async move { client.tasks.extend_leases(batch).await }).await?.results;
                 Ok(results.into_iter().map(extended).collect())
             }
         };
@@ -147,11 +150,12 @@ impl Storage for RemoteStorage {
 
     async fn live_claims(&self, claims: Vec<ClaimRef>) -> Result<Vec<Option<Duration>>> {
         let live_claims = Operation::reading("live_claims");
-        let mut client = self.client()?;
+        let client = self.client()?;
         let mut live = Vec::with_capacity(claims.len());
         for claims in claims.chunks(LIVE_CLAIMS_AT_ONCE) {
             let asked = request(convert::live_claims_request(claims));
-            let answer = answer(client.tasks.live_claims(asked)).await;
+            let mut tasks = client.tasks.clone();
+            let answer = answer(async move { tasks.live_claims(asked).await }).await;
             let answer = answer.map_err(|failure| failure.error(live_claims, None))?.claims;
             if answer.len() != claims.len() {
                 return Err(live_claims.broken("does not have an entry for each claim"));
@@ -169,7 +173,7 @@ impl Storage for RemoteStorage {
         let get = Operation::reading("get");
         let mut client = self.client()?;
         let asked = request(v1::GetRequest { id: task.as_str().to_owned() });
-        let response = answer(client.tasks.get(asked)).await;
+        let response = answer(async move { client.tasks.get(asked).await }).await;
         let response = response.map_err(|failure| failure.error(get, Some(&task)))?;
         convert::task(&response.task).map_err(|broken| get.broken(broken))
     }
@@ -180,7 +184,8 @@ impl Storage for RemoteStorage {
         let page = |page_size| {
             let (mut client, asked) = (client.clone(), convert::list_request(&params, page_size));
             async move {
-                let response = answer(client.tasks.list(request(asked?))).await;
+                let asked = request(asked?);
+                let response = answer(async move { client.tasks.list(asked).await }).await;
                 let response = response.map_err(|failure| failure.error(list, None))?;
                 read_page(list, &response.tasks, response.next_page_token)
             }
@@ -195,7 +200,8 @@ impl Storage for RemoteStorage {
             let asked = convert::dlq_list_request(&params, page_size);
             let mut client = client.clone();
             async move {
-                let response = answer(client.tasks.dlq_list(request(asked?))).await;
+                let asked = request(asked?);
+                let response = answer(async move { client.tasks.dlq_list(asked).await }).await;
                 let response = response.map_err(|failure| failure.error(list, None))?;
                 read_page(list, &response.tasks, response.next_page_token)
             }
@@ -217,8 +223,11 @@ impl Storage for RemoteStorage {
             spread_over: None,
             rate_per_second: convert::pace(params.spacing),
         };
-        let opened = in_time(async { Ok(client.tasks.redrive(asked).await?.into_inner()) }).await;
-        drain(redrive, opened, |message| (message.count, message.done)).await
+        to_its_end(async move {
+            let open = client.tasks.redrive(asked);
+            count_to_the_end(redrive, open, |message| (message.count, message.done)).await
+        })
+        .await
     }
 
     async fn purge(&self, params: PurgeParams) -> Result<Step> {
@@ -232,15 +241,18 @@ impl Storage for RemoteStorage {
             selector: Some(convert::selector(&params.selection)),
             dry_run: params.dry_run,
         };
-        let opened = in_time(async { Ok(client.tasks.purge(asked).await?.into_inner()) }).await;
-        drain(purge, opened, |message| (message.count, message.done)).await
+        to_its_end(async move {
+            let open = client.tasks.purge(asked);
+            count_to_the_end(purge, open, |message| (message.count, message.done)).await
+        })
+        .await
     }
 
     async fn stats(&self, queue: QueueName) -> Result<QueueStats> {
         let operation = Operation::reading("stats");
         let mut client = self.client()?;
         let asked = v1::StatsRequest { queues: vec![queue.as_str().to_owned()] };
-        let response = answer(client.tasks.stats(request(asked))).await;
+        let response = answer(async move { client.tasks.stats(request(asked)).await }).await;
         let response = response.map_err(|failure| failure.error(operation, None))?;
         let stats = response.queues.first().map(convert::stats);
         stats.ok_or_else(|| operation.broken("does not have the queue"))
@@ -256,7 +268,7 @@ impl Storage for RemoteStorage {
                 older_than: Some(rdq_proto::time::timestamp(older_than.millis())),
             };
             let mut tasks = client.tasks.clone();
-            let purged = answer(tasks.purge_succeeded(request(asked))).await;
+            let purged = answer(async move { tasks.purge_succeeded(request(asked)).await }).await;
             let purged = purged.map_err(|failure| failure.error(sweep, None))?;
             swept.removed += u64::try_from(purged.purged).unwrap_or(0);
             swept.more |= purged.more;
@@ -267,7 +279,7 @@ impl Storage for RemoteStorage {
         if params.expire {
             let asked = v1::SweepExpiredRequest { queue: params.queue.as_str().to_owned() };
             let mut tasks = client.tasks.clone();
-            let step = answer(tasks.sweep_expired(request(asked))).await;
+            let step = answer(async move { tasks.sweep_expired(request(asked)).await }).await;
             let step = step.map_err(|failure| failure.error(sweep, None))?;
             swept.expired += u64::try_from(step.expired).unwrap_or(0);
             swept.removed += u64::try_from(step.removed).unwrap_or(0);
@@ -296,7 +308,7 @@ impl Storage for RemoteStorage {
         let mut client = self.client()?;
         let config = Some(convert::config_on_wire(config));
         let asked = v1::PutQueueRequest { name: queue.as_str().to_owned(), config };
-        let response = answer(client.queues.put_queue(request(asked))).await;
+        let response = answer(async move { client.queues.put_queue(request(asked)).await }).await;
         let response = response.map_err(|failure| failure.error(put_queue, None))?;
         let stored = response.queue.map(convert::queue_record).transpose();
         let stored = stored.map_err(|broken| put_queue.broken(broken))?.flatten();
@@ -319,7 +331,8 @@ impl Storage for RemoteStorage {
         let delete_queue = Operation::changing("delete_queue");
         let mut client = self.client()?;
         let asked = v1::DeleteQueueRequest { name: queue.as_str().to_owned() };
-        let response = answer(client.queues.delete_queue(request(asked))).await;
+        let response =
+            answer(async move { client.queues.delete_queue(request(asked)).await }).await;
         let response = response.map_err(|failure| failure.error(delete_queue, None))?;
         Ok(response.existed)
     }
