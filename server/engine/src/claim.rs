@@ -2,12 +2,12 @@
 
 use crate::{
     Engine, EngineError,
-    dispatch::{Ask, Dispatcher, Unary},
+    dispatch::{Ask, Dispatcher, Unary, Undelivered},
     limits::{EXTENT_MAX, check_lease, queue_set},
 };
 use bytes::Bytes;
 use rdq_spi::{QueueName, Task, VersionMismatch, WorkerId};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 
 /// What a claim asks for.
@@ -65,7 +65,7 @@ impl Engine {
                 worker_id: request.worker_id,
                 holder: 0,
             },
-            gathered: Vec::new(),
+            gathered: Undelivered::none(Arc::clone(&self.core)),
             answer,
         });
         let claimed = answered.await.unwrap_or(Err(EngineError::Closed))?;

@@ -135,7 +135,7 @@ impl Core {
                 }
                 Err(StorageError::Closed) => return,
                 Err(error) => {
-                    tracing::warn!(%error, attempt, claims, "claims that nobody has were not ended");
+                    tracing::warn!(%error, attempt, claims, "claims of nobody were not ended");
                 }
             }
             clock::sleep(clock::jittered(SETTLE_PAUSE * attempt, 0.5)).await;
@@ -163,7 +163,7 @@ impl Core {
                 // Once, not every second of an outage.
                 Err(error) if !failing => {
                     failing = true;
-                    tracing::warn!(%error, "queue configurations were not read; the last ones hold");
+                    tracing::warn!(%error, "queue configurations were not read; the last hold");
                 }
                 Err(_) => {}
             }

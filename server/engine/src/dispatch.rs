@@ -1,7 +1,7 @@
 //! Who lines up for tasks: one line and one claim loop for each distinct set of queues on this
 //! server, however many workers wait. What a loop does stands in `rounds.rs`.
 
-use crate::{ClaimedTask, EngineError, core::Core, feed::Feed, rounds::ClaimLoop};
+use crate::{ClaimedTask, EngineError, core::Core, feed::Feed, rounds::ClaimLoop, weight};
 use rdq_spi::{QueueName, WorkerId};
 use std::{
     collections::{HashMap, VecDeque},
@@ -29,19 +29,34 @@ pub(crate) struct Ask {
 /// A unary claim: it is answered in its turn, with tasks or without.
 pub(crate) struct Unary {
     pub(crate) ask: Ask,
-    pub(crate) gathered: Vec<ClaimedTask>,
+    /// What earlier rounds brought.
+    pub(crate) gathered: Undelivered,
     pub(crate) answer: oneshot::Sender<Result<Undelivered, EngineError>>,
 }
 
-/// Claims on their way to a caller. If the caller is gone, they go back.
+/// Claims on their way to a caller. Wherever they are dropped, they go back.
 pub(crate) struct Undelivered {
     core: Arc<Core>,
     tasks: Vec<ClaimedTask>,
 }
 
 impl Undelivered {
-    pub(crate) fn new(core: Arc<Core>, tasks: Vec<ClaimedTask>) -> Self {
-        Self { core, tasks }
+    pub(crate) fn none(core: Arc<Core>) -> Self {
+        Self { core, tasks: Vec::new() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
+    pub(crate) fn add(&mut self, tasks: Vec<ClaimedTask>) {
+        self.tasks.extend(tasks);
+    }
+
+    /// Gives back what one answer cannot carry.
+    pub(crate) fn cut(&mut self, bytes_max: usize) {
+        let fitting = weight::fitting(self.tasks.iter().map(|claim| &claim.task), bytes_max);
+        self.core.give_back(self.tasks.split_off(fitting));
     }
 
     pub(crate) fn deliver(mut self) -> Vec<ClaimedTask> {
@@ -114,8 +129,8 @@ impl Station {
         let mut line = self.lock();
         while served.unary.len() < WAITERS_MAX && tasks < TASKS_MAX {
             let Some(waiter) = line.unary.pop_front() else { break };
-            if waiter.answer.is_closed() && waiter.gathered.is_empty() {
-                continue;
+            if waiter.answer.is_closed() {
+                continue; // its caller is gone
             }
             tasks += waiter.ask.limit;
             served.unary.push(waiter);

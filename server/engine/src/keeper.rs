@@ -5,6 +5,7 @@ use crate::{
     clock::{self, Instant},
     core::Core,
     feed::Feed,
+    limits::LEASE_MAX,
 };
 use rdq_spi::StaleDetail;
 use std::{sync::Arc, time::Duration};
@@ -64,7 +65,9 @@ async fn settle_what_is_over(core: &Arc<Core>, feeds: Vec<Arc<Feed>>) {
                 for ((holder, (id, _, generation)), alive) in claims.iter().zip(alive) {
                     let claim = (*holder, id.clone(), *generation);
                     match alive {
-                        Some(remaining) => core.feeds.extended(&claim, asked + remaining),
+                        Some(remaining) => {
+                            core.feeds.extended(&claim, asked + remaining.min(LEASE_MAX));
+                        }
                         None => core.feeds.settle(&[claim]),
                     }
                 }

@@ -85,7 +85,7 @@ impl Engine {
         self.core.store_queue(queue, pause).await
     }
 
-    /// Removes a stored configuration and says whether there was one; only of a queue without tasks.
+    /// Removes a stored configuration, only of a queue without tasks; says whether there was one.
     pub async fn delete_queue(&self, queue: QueueName) -> Result<bool, EngineError> {
         let core = Arc::clone(&self.core);
         let delete = async move {

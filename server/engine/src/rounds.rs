@@ -6,7 +6,7 @@ use crate::{
     ClaimedTask, EngineError,
     clock::{self, Instant, TIMER_MAX},
     core::Core,
-    dispatch::{Ask, Served, Station, Undelivered},
+    dispatch::{Ask, Served, Station, Unary},
     limits::{ANSWER_BYTES_MAX, LEASE_MAX},
     queues::Snapshot,
     screening::{Screened, screen},
@@ -213,8 +213,7 @@ impl ClaimLoop {
 
     fn serve_nothing(&self, served: Served) {
         for waiter in served.unary {
-            let _ =
-                waiter.answer.send(Ok(Undelivered::new(Arc::clone(&self.core), waiter.gathered)));
+            answer(waiter);
         }
         let standing = served.standing.into_iter().map(|(feed, _)| feed).collect();
         self.station.put_back(Vec::new(), standing);
@@ -242,17 +241,20 @@ impl ClaimLoop {
                     let tasks = learned.take(claimed, waiter.ask.holder, snapshot, &mut dead);
                     waiter.ask.limit -=
                         u32::try_from(tasks.len()).unwrap_or(0).min(waiter.ask.limit);
-                    waiter.gathered.extend(tasks);
+                    waiter.gathered.add(tasks);
                     // What was no task for anybody leaves room for others.
                     if dead.len() > buried && waiter.ask.limit > 0 {
                         unary_again.push(waiter);
                     } else {
-                        self.answer(waiter.gathered, waiter.answer);
+                        answer(waiter);
                     }
                 }
                 Err(error) => {
-                    self.core.give_back(waiter.gathered);
-                    let _ = waiter.answer.send(Err(error.clone()));
+                    if waiter.gathered.is_empty() {
+                        let _ = waiter.answer.send(Err(error.clone()));
+                    } else {
+                        answer(waiter);
+                    }
                     learned.error = Some(error);
                 }
             }
@@ -278,17 +280,6 @@ impl ClaimLoop {
         (learned, dead)
     }
 
-    fn answer(
-        &self,
-        mut tasks: Vec<ClaimedTask>,
-        answer: tokio::sync::oneshot::Sender<Result<Undelivered, EngineError>>,
-    ) {
-        let fitting = weight::fitting(tasks.iter().map(|claim| &claim.task), ANSWER_BYTES_MAX);
-        self.core.give_back(tasks.split_off(fitting));
-        // If nobody takes it, it comes back as an error, is dropped, and so is given back.
-        let _ = answer.send(Ok(Undelivered::new(Arc::clone(&self.core), tasks)));
-    }
-
     fn learn(&mut self, learned: &Learned) {
         if let Some(error) = &learned.error {
             return self.back_off(Some(error));
@@ -309,6 +300,13 @@ impl ClaimLoop {
             self.look_again_in(clock::jittered(self.core.options.poll_interval, 0.2));
         }
     }
+}
+
+fn answer(waiter: Unary) {
+    let Unary { mut gathered, answer, .. } = waiter;
+    gathered.cut(ANSWER_BYTES_MAX);
+    // If nobody takes it, it comes back as an error, is dropped, and so is given back.
+    let _ = answer.send(Ok(gathered));
 }
 
 impl Learned {

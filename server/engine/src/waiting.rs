@@ -11,7 +11,7 @@ use rdq_spi::{DueHint, DueHints, QueueName};
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 impl Engine {
-    /// Hints for these queues, until the storage's end or the engine drains. Where the storage gives
+    /// Hints for these queues, until their source ends or the engine drains. Where the storage has
     /// none, each queue is hinted at in turn, as often as the engine itself would look.
     pub async fn wait_due(&self, queues: Vec<QueueName>) -> Result<DueHints, EngineError> {
         let queues = queue_set(&queues)?;

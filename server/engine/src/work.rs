@@ -81,8 +81,8 @@ impl WorkEvent {
     }
 }
 
-/// The upward half of a work stream. Dropping it says that the client sends no more: nothing more is
-/// claimed, outcomes under way are still acknowledged, then the stream ends.
+/// The upward half of a work stream. Dropping it says that the client sends no more: nothing is
+/// claimed then, outcomes under way are still acknowledged, then the stream ends.
 #[must_use = "dropping it ends the stream"]
 pub struct WorkHandle(Arc<Shared>);
 
@@ -178,7 +178,7 @@ impl WorkHandle {
         self.0.send(&self.0.outcome_room, outcomes, run, |acks| &mut acks.outcomes).await;
     }
 
-    /// Keeps claims, by this stream's numbers. Waits while too many batches are under way or unread.
+    /// Keeps claims, by this stream's numbers. Waits while too many batches are under way.
     pub async fn heartbeats(&self, beats: Vec<(i64, ExtendRequest)>) {
         let core = Arc::clone(&self.0.core);
         let run = |requests| async move { crate::heartbeat::extend_all(&core, requests).await };
