@@ -135,9 +135,7 @@ fn numbers(count: u32) -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_on_sqlite_keeps_the_contract_as_check_reads_it() {
     let shell = Shell::open().await;
-    // Left out: a storm of cancelled calls may cost a client its connection (the guard against rapid
-    // resets), and the case takes no call for lost. `faults` has the storm.
-    let all = shell.run(&["check", "--skip", "dropped_calls"]);
+    let all = shell.run(&["check"]);
     assert_eq!(all.code, 0, "{}", all.out);
     assert!(all.out.contains("0 failed") && !all.out.contains(" 0 passed"), "{}", all.out);
     let some = shell.run(&["check", "lease", "--output", "json"]);
