@@ -185,7 +185,8 @@ mod tests {
         assert_eq!(config.http.port(), HTTP_PORT);
         assert_eq!(config.shutdown_grace, Duration::from_secs(5));
         assert_eq!(config.engine.file.defaults.retry.max_attempts, Some(7));
-        let emails = &config.engine.file.queues[&QueueName::new("emails").unwrap()];
+        let (name, emails) = config.engine.file.queues.first_key_value().unwrap();
+        assert_eq!(name.as_str(), "emails");
         assert_eq!(emails.execution.lease, Some(Duration::from_secs(90)));
     }
 

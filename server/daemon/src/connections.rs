@@ -24,7 +24,8 @@ const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(20);
 /// … and found dead after this.
 const KEEP_ALIVE_WITHIN: Duration = Duration::from_secs(10);
 const HEADER_LIST_BYTES_MAX: u32 = 16 << 10;
-const PENDING_RESETS_MAX: usize = 20;
+/// A caller may give up all that it has open at once; who resets more than that is cut off.
+const PENDING_RESETS_MAX: usize = STREAMS_PER_CONNECTION as usize;
 const LOCAL_RESETS_MAX: usize = 256;
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 8 << 20;
