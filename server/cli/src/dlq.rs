@@ -35,7 +35,6 @@ enum DlqCommand {
 
 /// List dead letters, newest first
 #[derive(Debug, Args)]
-#[command(override_usage = "rdq dlq redrive [OPTIONS] <QUEUE> <--id <ID>|FILTER|--all>")]
 #[command(after_help = "Examples:
   rdq dlq list emails
   rdq dlq list emails --error-type http.503 --from 2026-01-31T12:00:00Z
@@ -54,6 +53,7 @@ struct ListArgs {
 
 /// Make dead letters pending again
 #[derive(Debug, Args)]
+#[command(override_usage = "rdq dlq redrive [OPTIONS] <QUEUE> <--id <ID>|FILTER|--all>")]
 #[command(
     after_help = "Attempts count from 0 again; the history is kept. --all asks first on a terminal.
 

@@ -20,11 +20,11 @@ const HTTP_PORT: u16 = 7421;
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ServeArgs {
     /// Address of the gRPC services [default: 127.0.0.1:7420]
-    #[arg(long, env = "RDQ_LISTEN", value_name = "ADDRESS")]
+    #[arg(long, env = "RDQ_LISTEN", value_name = "ADDRESS", hide_env_values = true)]
     pub listen: Option<SocketAddr>,
 
     /// Address of /healthz and /readyz [default: 127.0.0.1:7421]
-    #[arg(long, env = "RDQ_HTTP", value_name = "ADDRESS")]
+    #[arg(long, env = "RDQ_HTTP", value_name = "ADDRESS", hide_env_values = true)]
     pub http: Option<SocketAddr>,
 
     /// Where tasks are kept: `sqlite:PATH`, `memory:` or `http://HOST:PORT` of another rdq
@@ -33,24 +33,27 @@ pub struct ServeArgs {
     pub storage: Option<String>,
 
     /// A YAML file with these options, `defaults` for every queue, and `queues` by name
-    #[arg(long, env = "RDQ_CONFIG", value_name = "FILE")]
+    #[arg(long, env = "RDQ_CONFIG", value_name = "FILE", hide_env_values = true)]
     pub config: Option<PathBuf>,
 
     /// Listen beyond loopback although callers are not authenticated
-    #[arg(long, env = "RDQ_INSECURE", num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, env = "RDQ_INSECURE", value_name = "BOOL", hide_env_values = true)]
+    #[arg(num_args = 0..=1, default_missing_value = "true")]
     pub insecure: Option<bool>,
 
     /// Refuse queues that no file and no stored configuration declares
-    #[arg(long, env = "RDQ_REQUIRE_DECLARED_QUEUES", num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, env = "RDQ_REQUIRE_DECLARED_QUEUES", value_name = "BOOL", hide_env_values = true)]
+    #[arg(num_args = 0..=1, default_missing_value = "true")]
     pub require_declared_queues: Option<bool>,
 
     /// How long a shutdown waits for calls under way, such as `30s` [default: 30s]
-    #[arg(long, env = "RDQ_SHUTDOWN_GRACE", value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, env = "RDQ_SHUTDOWN_GRACE", value_name = "DURATION", hide_env_values = true)]
+    #[arg(value_parser = humantime::parse_duration)]
     pub shutdown_grace: Option<Duration>,
 
     /// A file with the key that signs page tokens, at least 16 bytes. Without one, the servers on
     /// one storage agree on a key that they keep there
-    #[arg(long, env = "RDQ_PAGE_TOKEN_KEY_FILE", value_name = "FILE")]
+    #[arg(long, env = "RDQ_PAGE_TOKEN_KEY_FILE", value_name = "FILE", hide_env_values = true)]
     pub page_token_key_file: Option<PathBuf>,
 }
 
