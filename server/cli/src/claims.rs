@@ -180,7 +180,9 @@ impl ClaimView {
             id,
             self.claim_token.clone(),
             handler,
-            format!("{} of {}", self.attempt_no, self.max_attempts),
+            // Not `attempt_no`, which a redrive does not bring back to 1: "3 of 2" tells nobody
+            // how many are left.
+            format!("{} of {}", self.task.attempt_count() + 1, self.max_attempts),
             self.lease_remaining.clone().unwrap_or_else(|| "-".into()),
             self.task.payload_cell(),
         ]

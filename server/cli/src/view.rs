@@ -175,6 +175,11 @@ impl TaskView {
     pub(crate) const HEADS: [&str; 7] =
         ["ID", "STATUS", "HANDLER", "ATTEMPTS", "PRIORITY", "DUE", "PAYLOAD"];
 
+    /// Attempts that count against its maximum, as a redrive resets them.
+    pub(crate) fn attempt_count(&self) -> i32 {
+        self.attempt_count
+    }
+
     /// One line of a list.
     pub(crate) fn row(&self) -> [String; 7] {
         let due = self.next_attempt_at.as_ref().or(self.lease_expires_at.as_ref());
