@@ -177,6 +177,9 @@ fn advice(error: &CliError) -> &'static str {
             "start a server with `rdq serve`, or name another with --server or RDQ_SERVER"
         }
         CliError::Cut(_) => "look at the state with `rdq stats`, then run the command again",
+        CliError::Serve(ServeError::Io(error)) if error.kind() == io::ErrorKind::AddrInUse => {
+            "end what listens there, or choose other addresses with --listen and --http"
+        }
         CliError::Io(_) | CliError::Serve(_) => "",
         CliError::Malformed(_) => "the server may speak another version of the contract",
         CliError::Status(status) => {
@@ -193,7 +196,7 @@ fn advice(error: &CliError) -> &'static str {
 fn advice_on(reason: ErrorReason) -> &'static str {
     match reason {
         ErrorReason::StaleClaim => {
-            "drop the work: the task was cancelled, or belongs to a newer claim (`rdq get ID` tells)"
+            "drop the work: the task has ended, or belongs to a newer claim (`rdq get ID` tells)"
         }
         ErrorReason::QueueNotEmpty => {
             "finish or cancel its tasks, purge its dead letters, and let retention remove the rest"
@@ -301,7 +304,7 @@ mod tests {
         assert_eq!(
             Report(&error).to_string(),
             "error: STALE_CLAIM: the claim is stale\n  task_id: a\n  what to do: drop the work: the \
-             task was cancelled, or belongs to a newer claim (`rdq get ID` tells)\n"
+             task has ended, or belongs to a newer claim (`rdq get ID` tells)\n"
         );
         let json = as_json(&error);
         assert_eq!(json["error"]["reason"], "STALE_CLAIM");
