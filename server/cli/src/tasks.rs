@@ -225,6 +225,9 @@ impl Pages {
             Format::Json => {
                 output::json(&Page { tasks: self.tasks, next_page_token: self.token })?;
             }
+            Format::Table if self.tasks.is_empty() && self.is_last => {
+                eprintln!("There are none.");
+            }
             Format::Table => {
                 output::text(&output::table(heads, self.tasks.iter().map(row)))?;
                 if !self.is_last {
