@@ -99,6 +99,8 @@ async fn a_sweep_takes_no_hint_from_the_calls_beside_it() {
     // An empty queue, for the sweep to forget.
     storage.writer.call("test", 1, |tx| tx.queue(&QueueName::stored("empty"))).await.unwrap();
     let mut hints = storage.wait_due(vec![queue()]).await.unwrap();
+    // Until the writer has looked around once: after that, it looks where others wrote.
+    tokio::time::sleep(Duration::from_millis(100)).await;
     // As a group commit would have them.
     let both = storage.writer.call("test", 1, |tx| {
         let admitted = admission::enqueue(tx, &new_task(0, 9))?;
