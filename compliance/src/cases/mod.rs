@@ -103,6 +103,7 @@ pub(crate) fn all<F: Fixture>() -> Vec<Case> {
         case!("OrderedByPriorityThenDue", Store, order::a_lapsed_task_counts_from_its_leases_end),
         case!("OrderedByPriorityThenDue", Store, order::a_retry_is_ordered_by_its_new_due_time),
         case!("Fairness", Store, order::a_full_queue_does_not_starve_another),
+        case!("Fairness", Store, order::single_claims_are_fair_beside_those_of_others),
         case!("StorageClock", Direct, order::a_claim_says_when_to_come_again),
         case!("LeaseRecoveryCounts", Store, lease::a_reclaim_appends_and_counts),
         case!("NoDoubleClaim", Store, lease::a_lease_that_runs_is_not_reclaimed),

@@ -105,6 +105,35 @@ pub(crate) async fn a_full_queue_does_not_starve_another<F: Fixture>(fixture: F)
     }
 }
 
+/// Somebody else's claims in between, in step with ours, give neither of our queues the turn of the
+/// other.
+pub(crate) async fn single_claims_are_fair_beside_those_of_others<F: Fixture>(fixture: F) {
+    let store = fixture.open().await;
+    let queues = [some_queue(), some_queue()];
+    let others = some_queue();
+    for (queue, count) in [(&queues[0], 30), (&queues[1], 30), (&others, 90)] {
+        enqueue_some(&*store, queue, count).await;
+    }
+    let ours = ClaimParams {
+        queues: queues.iter().map(claim_queue).collect(),
+        ..claim_params(&queues[0], 1, LONG_LEASE)
+    };
+
+    for between in [0, 1, 3] {
+        let mut shares = [0; 2];
+        for _ in 0..10 {
+            let claims = claim_as(&*store, ours.clone()).await.claims;
+            for (share, queue) in shares.iter_mut().zip(&queues) {
+                *share += claims.iter().filter(|claim| claim.task.queue == *queue).count();
+            }
+            for _ in 0..between {
+                claim(&*store, &others, 1, LONG_LEASE).await;
+            }
+        }
+        assert!(shares.iter().all(|share| *share >= 2), "{shares:?} with {between} in between");
+    }
+}
+
 pub(crate) async fn a_claim_says_when_to_come_again<F: Fixture>(fixture: F) {
     let store = fixture.open().await;
     let queue = some_queue();

@@ -2,11 +2,15 @@
 //! does most of it while the writer goes on. Only when the log has grown large does the writer stop
 //! to do the rest between two transactions, since the log can begin anew only when all is moved.
 
-use crate::{config::OpenError, connection, errors::Sql};
+use crate::{
+    config::OpenError,
+    connection,
+    errors::{Sql, breaks_connection},
+};
 use rusqlite::Connection;
 use std::{
     cell::Cell,
-    path::Path,
+    path::{Path, PathBuf},
     sync::mpsc::{self, RecvTimeoutError, SyncSender, TrySendError},
     time::Duration,
 };
@@ -43,10 +47,11 @@ impl Checkpointer {
     /// Starts the thread. It ends when the writer does.
     pub(crate) fn start(path: &Path) -> Result<Self, OpenError> {
         let db = connection::open_checkpointer(path)?;
+        let path = path.to_owned();
         let (signal, signals) = mpsc::sync_channel(1);
         std::thread::Builder::new()
             .name("rdq-sqlite-checkpoint".into())
-            .spawn(move || Thread { db, warned_at: 0 }.serve(&signals))
+            .spawn(move || Thread { path, db, warned_at: 0 }.serve(&signals))
             .map_err(OpenError::Thread)?;
         Ok(Self { signal, signalled_at: 0, helped_at: 0 })
     }
@@ -96,6 +101,7 @@ pub(crate) fn before_close(db: &Connection) {
 }
 
 struct Thread {
+    path: PathBuf,
     db: Connection,
     warned_at: i64,
 }
@@ -119,9 +125,20 @@ impl Thread {
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the log could not be moved into the database");
+                    self.reopen(&error);
                     true
                 }
             };
+        }
+    }
+
+    /// Tries the next time with a new connection, if it is this one that fails.
+    fn reopen(&mut self, error: &rusqlite::Error) {
+        if breaks_connection(error) {
+            match connection::open_checkpointer(&self.path) {
+                Ok(db) => self.db = db,
+                Err(error) => tracing::debug!(%error, "the database cannot be opened again"),
+            }
         }
     }
 

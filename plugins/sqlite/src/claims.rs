@@ -81,11 +81,18 @@ fn queues_in_turn<'p>(
         }
     }
     if queues.len() > 1 {
-        let claims_so_far = usize::try_from(tx.generation()).unwrap_or(0);
-        let first = claims_so_far % queues.len();
+        let first = turn(tx.generation().cast_unsigned(), queues.len());
         queues.rotate_left(first);
     }
     Ok(queues)
+}
+
+/// Which of `count` begins after so many claims. Claims of others count too, perhaps in step with
+/// these: multiples of the golden ratio are spread evenly whatever the step.
+fn turn(claims: u64, count: usize) -> usize {
+    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    let share = u128::from(claims.wrapping_mul(GOLDEN)) * count as u128;
+    usize::try_from(share >> 64).unwrap_or(0)
 }
 
 /// Moves what has come due to the lanes of due tasks.

@@ -44,6 +44,17 @@ pub(crate) fn open_writer(path: &Path) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    open_writer_with(path, flags)
+}
+
+/// A connection that writes, in place of one that broke. The file is there, or its disk is not: a
+/// new one in its place would hide all tasks.
+pub(crate) fn reopen_writer(path: &Path) -> Result<Connection, OpenError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    open_writer_with(path, flags)
+}
+
+fn open_writer_with(path: &Path, flags: OpenFlags) -> Result<Connection, OpenError> {
     let db = open(path, flags)?;
     migrations::check(&db)?;
     use_write_ahead_log(&db)?;

@@ -20,7 +20,7 @@ fn new_store() -> (tempfile::TempDir, SqliteStorage) {
     (dir, storage)
 }
 
-fn new_task(n: usize, bytes: usize) -> NewTask {
+pub(crate) fn new_task(n: usize, bytes: usize) -> NewTask {
     let queue = QueueName::new("q").unwrap();
     NewTask {
         id: TaskId::new(n.to_string()).unwrap(),

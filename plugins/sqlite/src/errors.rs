@@ -1,9 +1,10 @@
 //! SQLite's errors as storage errors: decides what was full, busy, unreachable, unknown or a bug.
 //! It logs nothing and answers nobody.
 
+use crate::config::OpenError;
 use rdq_spi::StorageError;
 use rusqlite::ErrorCode;
-use std::sync::Arc;
+use std::{error::Error, sync::Arc};
 
 /// The result of a step inside a transaction. An `Err` undoes the whole transaction.
 pub(crate) type Sql<T> = Result<T, rusqlite::Error>;
@@ -12,6 +13,7 @@ pub(crate) type Sql<T> = Result<T, rusqlite::Error>;
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     class: Class,
+    is_of_connection: bool,
     cause: Cause,
 }
 
@@ -26,12 +28,12 @@ enum Class {
 
 #[derive(Debug, Clone, thiserror::Error)]
 #[error(transparent)]
-struct Cause(Arc<rusqlite::Error>);
+struct Cause(Arc<dyn Error + Send + Sync>);
 
 impl Failure {
     /// Of a statement before the commit: nothing was applied.
     pub(crate) fn before_commit(error: rusqlite::Error) -> Self {
-        Self { class: classify(&error), cause: Cause(Arc::new(error)) }
+        Self::new(classify(&error), error)
     }
 
     /// Of the commit itself. A full disk was met before the commit's record was whole, so nothing
@@ -41,7 +43,28 @@ impl Failure {
             Class::Unavailable => Class::OutcomeUnknown,
             class => class,
         };
-        Self { class, cause: Cause(Arc::new(error)) }
+        Self::new(class, error)
+    }
+
+    /// Of an attempt to open the file again.
+    pub(crate) fn of_reopening(error: OpenError) -> Self {
+        match error {
+            OpenError::Sqlite(error) => Self::before_commit(error),
+            error => Self {
+                class: Class::Unavailable,
+                is_of_connection: true,
+                cause: Cause(Arc::new(error)),
+            },
+        }
+    }
+
+    fn new(class: Class, error: rusqlite::Error) -> Self {
+        Self { class, is_of_connection: breaks_connection(&error), cause: Cause(Arc::new(error)) }
+    }
+
+    /// Whether the connection should not be used any more.
+    pub(crate) fn is_of_connection(&self) -> bool {
+        self.is_of_connection
     }
 
     /// Whether another call of the same batch may fare better alone: the failure may be due to
@@ -78,6 +101,16 @@ fn classify(error: &rusqlite::Error) -> Class {
         // Corruption too: nothing that a caller could do makes it better.
         _ => Class::Internal,
     }
+}
+
+/// Whether a connection may go on to fail after this, although the file is whole: what it holds in
+/// memory may not be what the disk holds, and only a new connection looks again.
+pub(crate) fn breaks_connection(error: &rusqlite::Error) -> bool {
+    let is_damage = matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::ApiMisuse)
+    );
+    is_damage || classify(error) == Class::Unavailable
 }
 
 /// A stored value that this version cannot read.

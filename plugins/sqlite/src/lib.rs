@@ -34,6 +34,8 @@ mod config;
 mod errors;
 
 #[cfg(test)]
+mod broken;
+#[cfg(test)]
 mod disk_full;
 #[cfg(test)]
 mod plans;

@@ -3,6 +3,7 @@
 
 use crate::{
     clock::Clock,
+    connection,
     errors::{Failure, Sql},
     statements::text,
 };
@@ -10,6 +11,7 @@ use rdq_spi::{Result, StorageError, Timestamp};
 use rusqlite::{Connection, Transaction};
 use std::{
     io,
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio::sync::Semaphore;
@@ -17,19 +19,20 @@ use tokio::sync::Semaphore;
 /// The connections.
 #[derive(Debug)]
 pub(crate) struct Readers {
+    path: PathBuf,
     idle: Mutex<Vec<Connection>>,
     free: Arc<Semaphore>,
 }
 
 impl Readers {
-    /// A pool of these.
-    pub(crate) fn new(connections: Vec<Connection>) -> Self {
+    /// A pool of these, and of those that take the place of broken ones.
+    pub(crate) fn new(path: PathBuf, connections: Vec<Connection>) -> Self {
         let free = Arc::new(Semaphore::new(connections.len()));
-        Self { idle: Mutex::new(connections), free }
+        Self { path, idle: Mutex::new(connections), free }
     }
 
     /// Runs `read` in one read transaction. Once begun it runs to its end, even if this future is
-    /// dropped.
+    /// dropped. A connection that fails is not used again.
     pub(crate) async fn call<T: Send + 'static>(
         self: &Arc<Self>,
         operation: &'static str,
@@ -39,12 +42,17 @@ impl Readers {
         let permit = permit.map_err(|_| StorageError::Closed)?;
         let readers = Arc::clone(self);
         let answer = tokio::task::spawn_blocking(move || {
-            let db = readers.lock().pop();
-            let db = db.ok_or(StorageError::Closed)?;
-            let answer = Snapshot::take(&db).and_then(|snapshot| read(&snapshot));
-            readers.give_back(db);
+            let answer = readers.connection().and_then(|db| {
+                let answer = Snapshot::take(&db)
+                    .and_then(|snapshot| read(&snapshot))
+                    .map_err(Failure::before_commit);
+                if !answer.as_ref().is_err_and(Failure::is_of_connection) {
+                    readers.give_back(db);
+                }
+                answer
+            });
             drop(permit);
-            answer.map_err(|error| Failure::before_commit(error).answer(operation))
+            answer.map_err(|failure| failure.answer(operation))
         });
         answer.await.unwrap_or_else(|error| {
             let source = io::Error::other(error).into();
@@ -56,6 +64,12 @@ impl Readers {
     pub(crate) fn close(&self) {
         self.free.close();
         self.lock().clear();
+    }
+
+    /// One that is idle, or a new one: who holds a permit has a right to one.
+    fn connection(&self) -> Result<Connection, Failure> {
+        let idle = self.lock().pop();
+        idle.map_or_else(|| connection::open_reader(&self.path).map_err(Failure::of_reopening), Ok)
     }
 
     fn give_back(&self, db: Connection) {

@@ -26,8 +26,8 @@ use std::{path::Path, sync::Arc, time::Duration};
 /// begun and closes the file.
 #[derive(Debug)]
 pub struct SqliteStorage {
-    writer: Writer,
-    readers: Arc<Readers>,
+    pub(crate) writer: Writer,
+    pub(crate) readers: Arc<Readers>,
     hub: Arc<HintHub>,
 }
 
@@ -53,13 +53,12 @@ impl SqliteStorage {
         db: Connection,
         options: &SqliteOptions,
     ) -> Result<Self, OpenError> {
-        Checkpointer::observe(&db);
         let readers = (0..options.readers.max(1))
             .map(|_| connection::open_reader(path))
             .collect::<Result<_, _>>()?;
         let hub = Arc::new(HintHub::default());
-        let writer = Writer::start(db, Checkpointer::start(path)?, Arc::clone(&hub))?;
-        Ok(Self { writer, readers: Arc::new(Readers::new(readers)), hub })
+        let writer = Writer::start(path, db, Checkpointer::start(path)?, Arc::clone(&hub))?;
+        Ok(Self { writer, readers: Arc::new(Readers::new(path.to_owned(), readers)), hub })
     }
 }
 

@@ -184,10 +184,17 @@ impl<'s, 'c> Tx<'s, 'c> {
     /// Forgets some queues that hold nothing.
     pub(crate) fn forget_empty_queues(&mut self) -> Sql<()> {
         self.put_counts()?;
-        if self.sql.queues.forget_empty_queues.execute([FORGET_MAX])? > 0 {
-            // A hint for one of them would look for its name, and there is nothing to be due.
-            self.queues.clear();
-            self.hints.clear();
+        let forgotten: Vec<i64> = self
+            .sql
+            .queues
+            .forget_empty_queues
+            .query_map([FORGET_MAX], |row| row.get(0))?
+            .collect::<Sql<_>>()?;
+        // A hint for one of them would look for its name, and there is nothing to be due. The
+        // hints of other queues are for other calls of this transaction, and must come.
+        for queue in forgotten {
+            self.queues.retain(|_, known| *known != queue);
+            self.hints.remove(&queue);
         }
         Ok(())
     }

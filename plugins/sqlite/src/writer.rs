@@ -6,6 +6,7 @@ use crate::{
     checkpoint::{self, Checkpointer},
     clock::Deadline,
     config::OpenError,
+    connection,
     errors::{Failure, Sql},
     statements::Statements,
     transaction::{Hint, Tx},
@@ -15,6 +16,7 @@ use rdq_spi::{HintHub, Result, StorageError};
 use rusqlite::Connection;
 use std::{
     io,
+    path::Path,
     sync::{
         Arc,
         mpsc::{self, RecvTimeoutError},
@@ -29,6 +31,10 @@ const WAITING_COST_MAX: u32 = 1 << 16;
 const BATCH_COST_MAX: u32 = 1 << 12;
 /// While somebody waits for hints, other processes' commits are looked for this often.
 const FOREIGN_POLL: Duration = Duration::from_millis(1);
+/// What could not be looked at is looked at again after this.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// A file that cannot be opened again is tried again this often.
+const REOPEN_PAUSE: Duration = Duration::from_millis(200);
 
 /// A call, as the writer sees it.
 trait Job: Send {
@@ -83,31 +89,40 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread on this connection.
+    /// Starts the thread on this connection to the file.
     pub(crate) fn start(
+        path: &Path,
         db: Connection,
-        checkpointer: Checkpointer,
+        mut checkpointer: Checkpointer,
         hub: Arc<HintHub>,
     ) -> std::result::Result<Self, OpenError> {
         // Statements borrow the connection, so that they are prepared there; here it is checked
         // that they can be.
         drop(Statements::prepare(&db)?);
         let (messages, inbox) = mpsc::channel();
+        let path = path.to_owned();
         std::thread::Builder::new()
             .name("rdq-sqlite-writer".into())
             .spawn(move || {
-                let end = match Statements::prepare(&db) {
-                    Ok(sql) => Thread::new(&db, sql, checkpointer, hub).serve(&inbox),
-                    Err(error) => {
-                        tracing::error!(%error, "the writer cannot prepare its statements");
-                        None
+                let mut db = db;
+                let end = loop {
+                    match serve(&db, &mut checkpointer, &hub, &inbox) {
+                        End::Closed(closed) => {
+                            checkpoint::before_close(&db);
+                            break closed;
+                        }
+                        End::Broken(failure) => {
+                            tracing::warn!(?failure, "the database is opened again");
+                            drop(db);
+                            match reopen(&path, &inbox) {
+                                Ok(new) => db = new,
+                                Err(closed) => return answer_closed(closed),
+                            }
+                        }
                     }
                 };
-                checkpoint::before_close(&db);
                 drop(db);
-                if let Some(closed) = end {
-                    let _ = closed.send(());
-                }
+                answer_closed(end);
             })
             .map_err(OpenError::Thread)?;
         Ok(Self { messages, room: Arc::new(Semaphore::new(WAITING_COST_MAX as usize)) })
@@ -158,30 +173,92 @@ impl Writer {
     }
 }
 
+/// Why a thread does not serve its connection any more.
+enum End {
+    /// It was told to close, or nobody can send any more.
+    Closed(Option<oneshot::Sender<()>>),
+    /// The connection is not to be used any more.
+    Broken(Failure),
+}
+
+fn answer_closed(closed: Option<oneshot::Sender<()>>) {
+    if let Some(closed) = closed {
+        let _ = closed.send(());
+    }
+}
+
+/// Serves until the end, of this connection at least.
+fn serve(
+    db: &Connection,
+    checkpointer: &mut Checkpointer,
+    hub: &HintHub,
+    inbox: &mpsc::Receiver<Message>,
+) -> End {
+    Checkpointer::observe(db);
+    match Statements::prepare(db) {
+        Ok(sql) => Thread::new(db, sql, checkpointer, hub).serve(inbox),
+        Err(error) => End::Broken(Failure::before_commit(error)),
+    }
+}
+
+/// Opens the file again. As long as it cannot be, calls are answered so.
+fn reopen(
+    path: &Path,
+    inbox: &mpsc::Receiver<Message>,
+) -> std::result::Result<Connection, Option<oneshot::Sender<()>>> {
+    loop {
+        let opened = connection::reopen_writer(path)
+            .and_then(|db| Statements::prepare(&db).map(drop).map(|()| db).map_err(Into::into));
+        let failure = match opened {
+            Ok(db) => return Ok(db),
+            Err(error) => Failure::of_reopening(error),
+        };
+        let pause = Deadline::after(REOPEN_PAUSE);
+        while !pause.has_passed() {
+            match inbox.recv_timeout(REOPEN_PAUSE) {
+                Ok(Message::Job(job)) => job.fail(&failure),
+                // Everybody who waits is told once the file is open.
+                Ok(Message::Watch) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Message::Close(closed)) => return Err(Some(closed)),
+                Err(RecvTimeoutError::Disconnected) => return Err(None),
+            }
+        }
+    }
+}
+
 struct Thread<'c> {
     db: &'c Connection,
     sql: Statements<'c>,
-    checkpointer: Checkpointer,
-    hub: Arc<HintHub>,
+    checkpointer: &'c mut Checkpointer,
+    hub: &'c HintHub,
     data_version: i64,
     /// When something is due next that somebody may wait for.
     next_due: Option<Deadline>,
+    /// What broke the connection.
+    broken: Option<Failure>,
 }
 
 impl<'c> Thread<'c> {
     fn new(
         db: &'c Connection,
         sql: Statements<'c>,
-        checkpointer: Checkpointer,
-        hub: Arc<HintHub>,
+        checkpointer: &'c mut Checkpointer,
+        hub: &'c HintHub,
     ) -> Self {
-        Self { db, sql, checkpointer, hub, data_version: 0, next_due: None }
+        // No version of a file is 0: the first look finds a change.
+        Self { db, sql, checkpointer, hub, data_version: 0, next_due: None, broken: None }
     }
 
-    /// Serves until it is told to close, or until nobody can send any more.
-    fn serve(mut self, inbox: &mpsc::Receiver<Message>) -> Option<oneshot::Sender<()>> {
+    /// Serves until it is told to close, until nobody can send any more, or until the connection
+    /// breaks.
+    fn serve(mut self, inbox: &mpsc::Receiver<Message>) -> End {
         let mut waiting = None;
         loop {
+            if waiting.is_none()
+                && let Some(failure) = self.broken.take()
+            {
+                return End::Broken(failure);
+            }
             let message = match waiting.take() {
                 Some(message) => message,
                 None if self.hub.is_watched() => match inbox.recv_timeout(FOREIGN_POLL) {
@@ -190,9 +267,12 @@ impl<'c> Thread<'c> {
                         self.look_around();
                         continue;
                     }
-                    Err(RecvTimeoutError::Disconnected) => return None,
+                    Err(RecvTimeoutError::Disconnected) => return End::Closed(None),
                 },
-                None => inbox.recv().ok()?,
+                None => match inbox.recv() {
+                    Ok(message) => message,
+                    Err(mpsc::RecvError) => return End::Closed(None),
+                },
             };
             match message {
                 Message::Job(first) => {
@@ -213,7 +293,7 @@ impl<'c> Thread<'c> {
                     self.checkpointer.after_commit(self.db);
                 }
                 Message::Watch => self.hint_watched(),
-                Message::Close(closed) => return Some(closed),
+                Message::Close(closed) => return End::Closed(Some(closed)),
             }
         }
     }
@@ -239,8 +319,9 @@ impl<'c> Thread<'c> {
 
     fn run_transaction(&mut self, batch: &mut [Box<dyn Job>]) -> Result<Vec<Hint>, Failure> {
         let changes = self.db.total_changes();
-        self.sql.state.begin_immediate.execute([]).map_err(Failure::before_commit)?;
-        let hints = run(self.db, &mut self.sql, changes, batch).and_then(|hints| {
+        let begun = self.sql.state.begin_immediate.execute([]).map_err(Failure::before_commit);
+        let hints = begun.and_then(|_| {
+            let hints = run(self.db, &mut self.sql, changes, batch)?;
             self.sql.state.commit.execute([]).map_err(Failure::of_commit)?;
             Ok(hints)
         });
@@ -252,6 +333,9 @@ impl<'c> Thread<'c> {
                 tracing::error!(%error, "a failed transaction could not be rolled back");
             }
             tracing::warn!(?failure, calls = batch.len(), "a transaction failed");
+            if failure.is_of_connection() || !self.db.is_autocommit() {
+                self.broken = Some(failure.clone());
+            }
         }
         hints
     }
@@ -262,25 +346,34 @@ impl<'c> Thread<'c> {
         if !self.hub.is_watched() {
             return;
         }
-        let version = self.sql.state.data_version.query_row([], |row| row.get(0));
-        let others_wrote = version
-            .is_ok_and(|version| std::mem::replace(&mut self.data_version, version) != version);
+        let others_wrote = match self.sql.state.data_version.query_row([], |row| row.get(0)) {
+            Ok(version) => std::mem::replace(&mut self.data_version, version) != version,
+            Err(error) => return self.could_not_look(error),
+        };
         if others_wrote || self.next_due.is_some_and(Deadline::has_passed) {
             self.hint_watched();
         }
     }
 
     fn hint_watched(&mut self) {
-        match waiting::hint_watched(&mut self.sql, &self.hub) {
+        match waiting::hint_watched(&mut self.sql, self.hub) {
             Ok(next_due_in) => {
                 self.next_due = None;
                 if let Some(due_in) = next_due_in {
                     self.wake_in(due_in);
                 }
             }
-            Err(error) => {
-                tracing::warn!(%error, "the queues that somebody waits for could not be read");
-            }
+            Err(error) => self.could_not_look(error),
+        }
+    }
+
+    /// Nobody was told anything: they are later.
+    fn could_not_look(&mut self, error: rusqlite::Error) {
+        tracing::warn!(%error, "the queues that somebody waits for could not be read");
+        self.next_due = Some(Deadline::after(LOOK_AGAIN));
+        let failure = Failure::before_commit(error);
+        if failure.is_of_connection() {
+            self.broken = Some(failure);
         }
     }
 

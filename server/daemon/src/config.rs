@@ -12,6 +12,10 @@ use std::{
 
 const STORAGE: &str = "sqlite:rdq.db";
 const GRACE: Duration = Duration::from_secs(30);
+/// Workers have so much of a shutdown to send what they finished, and so long at most: the rest is
+/// for what they sent to be stored, and for connections to end.
+const DRAIN_SHARE: u32 = 2;
+const DRAIN_GRACE_MAX: Duration = Duration::from_secs(5);
 const GRPC_PORT: u16 = 7420;
 const HTTP_PORT: u16 = 7421;
 
@@ -127,12 +131,13 @@ impl Config {
             }
         }
         let key_file = args.page_token_key_file.or(file.page_token_key_file);
+        let shutdown_grace = args.shutdown_grace.or(file.shutdown_grace).unwrap_or(GRACE);
         let page_token_key = key_file.as_deref().map(read).transpose()?;
         Ok(Self {
             listen,
             http,
             storage: args.storage.or(file.storage).unwrap_or_else(|| STORAGE.to_owned()),
-            shutdown_grace: args.shutdown_grace.or(file.shutdown_grace).unwrap_or(GRACE),
+            shutdown_grace,
             engine: EngineOptions {
                 file: QueueFile { defaults: file.defaults, queues: file.queues },
                 require_declared_queues: args
@@ -140,6 +145,7 @@ impl Config {
                     .or(file.require_declared_queues)
                     .unwrap_or(false),
                 page_token_key,
+                drain_grace: (shutdown_grace / DRAIN_SHARE).min(DRAIN_GRACE_MAX),
                 ..EngineOptions::default()
             },
         })
@@ -191,6 +197,18 @@ mod tests {
         let (name, emails) = config.engine.file.queues.first_key_value().unwrap();
         assert_eq!(name.as_str(), "emails");
         assert_eq!(emails.execution.lease, Some(Duration::from_secs(90)));
+    }
+
+    #[test]
+    fn workers_have_half_of_a_short_shutdown_and_never_long() {
+        for (grace, expected) in
+            [(Some(1), 500), (Some(5), 2_500), (Some(60), 5_000), (None, 5_000)]
+        {
+            let shutdown_grace = grace.map(Duration::from_secs);
+            let config = Config::resolve(ServeArgs { shutdown_grace, ..ServeArgs::default() });
+            let drain_grace = config.unwrap().engine.drain_grace;
+            assert_eq!(drain_grace, Duration::from_millis(expected), "{grace:?}");
+        }
     }
 
     #[test]

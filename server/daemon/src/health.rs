@@ -55,6 +55,10 @@ impl Health {
             if self.ready.load(Ordering::Acquire) != ready {
                 tracing::info!(ready, "the storage {}", if ready { "answers" } else { "is gone" });
                 self.set(ready).await;
+                if self.drain.is_cancelled() {
+                    // The drain began in between, and its word is the last.
+                    return self.set(false).await;
+                }
             }
             tokio::select! {
                 () = self.drain.cancelled() => return,

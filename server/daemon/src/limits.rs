@@ -27,7 +27,7 @@ const CALL_WITHIN: Duration = Duration::from_secs(60);
 
 /// How the paths of the contract's methods begin.
 const CONTRACT: &str = "/rdq.v1.";
-/// Methods whose answer is a stream: no deadline of ours, and a place for as long as it is open.
+/// Methods whose answer is a stream: no deadline here, and a place for as long as it is open.
 const STREAMS: [&str; 5] = ["ClaimDue", "Work", "WaitDue", "Redrive", "Purge"];
 
 /// The places that calls and streams take.
@@ -106,8 +106,8 @@ fn refuse(refusal: Refusal) -> Response<Body> {
     Status::from(refusal).into_http()
 }
 
-/// How long the call may take: what the caller's `grpc-timeout` says, up to our own bound.
-fn deadline(headers: &HeaderMap) -> Duration {
+/// How long a call may take: what the caller's `grpc-timeout` says, up to our own bound.
+pub(crate) fn deadline(headers: &HeaderMap) -> Duration {
     let header = headers.get("grpc-timeout").and_then(|value| value.to_str().ok());
     header.and_then(grpc_timeout).map_or(CALL_WITHIN, |within| within.min(CALL_WITHIN))
 }

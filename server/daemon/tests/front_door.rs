@@ -110,7 +110,12 @@ async fn a_request_above_the_limit_names_it_and_the_connection_lives() {
 }
 
 /// One call without a gRPC client, which would keep the deadline by itself.
-async fn answered_to_a_deadline(address: std::net::SocketAddr, timeout: &str) -> Status {
+async fn answered_to_a_deadline(
+    address: std::net::SocketAddr,
+    method: &str,
+    message: &[u8],
+    timeout: &str,
+) -> Status {
     let socket = tokio::net::TcpStream::connect(address).await.unwrap();
     let handshake = hyper::client::conn::http2::handshake::<_, _, tonic::body::Body>(
         hyper_util::rt::TokioExecutor::new(),
@@ -118,12 +123,14 @@ async fn answered_to_a_deadline(address: std::net::SocketAddr, timeout: &str) ->
     );
     let (mut sender, connection) = handshake.await.unwrap();
     tokio::spawn(connection);
-    let empty_message = http_body_util::Full::new(Bytes::from_static(&[0; 5]));
-    let request = http::Request::post(format!("http://{address}/rdq.v1.TaskService/Stats"))
+    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+    let framed = [&[0], &length[..], message].concat();
+    let framed = http_body_util::Full::new(Bytes::from(framed));
+    let request = http::Request::post(format!("http://{address}/rdq.v1.TaskService/{method}"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
         .header("grpc-timeout", timeout)
-        .body(tonic::body::Body::new(empty_message))
+        .body(tonic::body::Body::new(framed))
         .unwrap();
     let response = sender.send_request(request).await.unwrap();
     Status::from_header_map(response.headers()).unwrap_or_else(|| Status::new(Code::Ok, ""))
@@ -131,19 +138,36 @@ async fn answered_to_a_deadline(address: std::net::SocketAddr, timeout: &str) ->
 
 #[tokio::test]
 async fn a_deadline_that_passed_is_told_as_such() {
-    let served = serve().await;
+    let folder = tempfile::tempdir().unwrap();
+    let storage = Some(format!("sqlite:{}", folder.path().join("rdq.db").display()));
+    let mut served = serve_with(ServeArgs { storage, ..Default::default() }).await;
     let address = served.server.address();
-    assert_eq!(answered_to_a_deadline(address, "1H").await.code(), Code::Ok);
-    let mut late = 0;
-    for _ in 0..50 {
-        let status = answered_to_a_deadline(address, "1n").await;
-        if status.code() != Code::Ok {
-            assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
-            assert_eq!(reason(&status), "DEADLINE_EXCEEDED");
-            late += 1;
+    // Claims that find something take a commit.
+    let task = v1::Task { queue: "q".into(), handler_ref: "h".into(), ..Default::default() };
+    let task: Bytes = prost::Message::encode_to_vec(&task).into();
+    let tasks = vec![task; 1_000];
+    served.tasks.enqueue_batch(v1::EnqueueBatchRequest { tasks }).await.unwrap();
+    let claim = v1::ClaimDueRequest {
+        limit: Some(200),
+        queues: vec!["q".into()],
+        worker_id: "w".into(),
+        ..Default::default()
+    };
+    let claim = prost::Message::encode_to_vec(&claim);
+    for (method, message) in [("Stats", &[][..]), ("ClaimDue", &claim)] {
+        let answered = answered_to_a_deadline(address, method, message, "1H").await;
+        assert_eq!(answered.code(), Code::Ok, "{method}");
+        let mut late = 0;
+        for _ in 0..50 {
+            let status = answered_to_a_deadline(address, method, message, "1n").await;
+            if status.code() != Code::Ok {
+                assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
+                assert_eq!(reason(&status), "DEADLINE_EXCEEDED");
+                late += 1;
+            }
         }
+        assert!(late > 0, "a nanosecond is not enough for {method}");
     }
-    assert!(late > 0, "a nanosecond is not enough");
 }
 
 #[tokio::test]
@@ -253,6 +277,37 @@ async fn a_shutdown_ends_streams_with_closed_and_gives_back_what_was_not_deliver
     assert!(draining, "the worker is told before");
     assert_eq!(reason(&status), "CLOSED");
     drop((silent, half, to_server, work, follow));
+    drop((served.tasks, served.queues, served.channel));
+    shutdown.await.unwrap().expect("in order");
+}
+
+#[tokio::test]
+async fn a_short_shutdown_ends_in_order_although_a_worker_holds_its_claim() {
+    let args = ServeArgs {
+        storage: Some("memory:".into()),
+        shutdown_grace: Some(Duration::from_secs(2)),
+        ..Default::default()
+    };
+    let mut served = serve_with(args).await;
+    let task = v1::Task { queue: "q".into(), handler_ref: "h".into(), ..Default::default() };
+    let task = prost::Message::encode_to_vec(&task).into();
+    served.tasks.enqueue(v1::EnqueueRequest { task }).await.unwrap();
+    let start = v1::WorkStart { queues: vec!["q".into()], worker_id: "w".into(), lease: None };
+    let first = v1::WorkRequest { start: Some(start), credits: Some(1), ..Default::default() };
+    let (to_server, requests) = tokio::sync::mpsc::channel(1);
+    to_server.send(first).await.unwrap();
+    let requests = tokio_stream::wrappers::ReceiverStream::new(requests);
+    let mut work = served.tasks.work(requests).await.unwrap().into_inner();
+    while work.message().await.unwrap().expect("an event").tasks.is_empty() {}
+
+    let shutdown = tokio::spawn(served.server.shutdown());
+    let status = loop {
+        match work.message().await {
+            Ok(event) => assert!(event.is_some(), "the stream ended without a status"),
+            Err(status) => break status,
+        }
+    };
+    assert_eq!(reason(&status), "CLOSED");
     drop((served.tasks, served.queues, served.channel));
     shutdown.await.unwrap().expect("in order");
 }

@@ -4,7 +4,9 @@ use crate::{
     Engine, EngineError,
     batcher::{Batcher, Kind},
     core::{Core, refuse_all, spread},
-    limits::{ADMITTED_ATTEMPTS_MAX, check_blob, check_overrides, check_size},
+    limits::{
+        ADMITTED_ATTEMPTS_MAX, BESIDE_PAYLOAD_BYTES_MAX, check_blob, check_overrides, check_size,
+    },
     report::fit_error,
 };
 use futures::{StreamExt as _, stream};
@@ -69,6 +71,9 @@ impl Core {
         self.queues.check_declared(&task.queue)?;
         let limit = snapshot.effective(&task.queue).max_payload_bytes;
         check_size("task.payload", payload_bytes, limit)?;
+        // Whatever is admitted can be claimed: fields that this server does not know count too.
+        let beside = (task.envelope.len() as u64).saturating_sub(payload_bytes);
+        check_size("task", beside, BESIDE_PAYLOAD_BYTES_MAX)?;
         check_blob("task.progress", &task.progress)?;
         check_overrides(&task.overrides)?;
         if task.attempts.len() > ADMITTED_ATTEMPTS_MAX {

@@ -59,8 +59,8 @@ impl Engine {
         self.core.call("ping", |storage| async move { storage.ping().await }).await
     }
 
-    /// Stops claiming, ends subscriptions and work streams (these hear of it first, and have a few
-    /// seconds to send what they finished), releases what was claimed and not delivered, waits for
+    /// Stops claiming, ends subscriptions and work streams (these hear of it first, and have the
+    /// drain's grace to send what they finished), releases what was claimed and not delivered, waits for
     /// the storage calls under way and closes the storage. Calls after it are refused.
     pub async fn drain(&self) {
         self.core.closing.cancel();

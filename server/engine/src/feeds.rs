@@ -9,12 +9,8 @@ use rdq_spi::{StaleDetail, TaskId};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
-    time::Duration,
 };
 use tokio::sync::Notify;
-
-/// How long work streams may send outcomes once the engine drains.
-pub(crate) const DRAIN_GRACE: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 pub(crate) struct Feeds {
@@ -74,7 +70,7 @@ impl Core {
         for feed in self.feeds.all() {
             feed.retire();
         }
-        let deadline = clock::now() + DRAIN_GRACE;
+        let deadline = clock::now() + self.options.drain_grace.min(clock::TIMER_MAX);
         while self.feeds.all().iter().any(|feed| feed.has_credits()) {
             tokio::select! {
                 biased;

@@ -16,6 +16,9 @@ pub(crate) const QUEUES_MAX: usize = 64;
 pub(crate) const IN_FLIGHT_MAX: u32 = 10_000;
 /// Open credits of one work stream.
 pub(crate) const CREDITS_MAX: u32 = 100_000;
+/// What a task's envelope has beside its payload: headers, names, fields of newer clients. With the
+/// largest payload, progress and result, and a full history, it still fits an answer.
+pub(crate) const BESIDE_PAYLOAD_BYTES_MAX: u64 = 320 << 10;
 /// Progress, result.
 pub(crate) const BLOB_BYTES_MAX: usize = 64 << 10;
 /// No answer is larger: every gRPC client reads 4 MiB by default.

@@ -194,11 +194,10 @@ impl Core {
 /// Whether a dead letter passes a filter, where the storage does not evaluate it.
 pub(crate) fn matches(filter: &DlqFilter, task: &Task) -> bool {
     let DlqFilter { error_type, handler_ref, dead_from, dead_to } = filter;
-    let final_type = || {
-        let error = task.attempts.last().and_then(|attempt| attempt.error.as_ref());
-        error.map_or("", |error| &error.error_type)
-    };
-    error_type.as_ref().is_none_or(|wanted| wanted == final_type())
+    let final_error = || task.attempts.last().and_then(|attempt| attempt.error.as_ref());
+    error_type
+        .as_ref()
+        .is_none_or(|wanted| final_error().is_some_and(|error| error.error_type == *wanted))
         && handler_ref.as_ref().is_none_or(|wanted| wanted == task.handler_ref.as_str())
         && dead_from.is_none_or(|from| task.finished_at.is_some_and(|dead| dead >= from))
         && dead_to.is_none_or(|to| task.finished_at.is_some_and(|dead| dead < to))

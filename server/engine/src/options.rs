@@ -31,6 +31,8 @@ pub struct EngineOptions {
     pub config_refresh: Duration,
     /// After how much silence a stream carries an empty item.
     pub keep_alive: Duration,
+    /// How long a drain lets work streams send what they finished.
+    pub drain_grace: Duration,
 }
 
 impl Default for EngineOptions {
@@ -43,6 +45,7 @@ impl Default for EngineOptions {
             maintenance_interval: Duration::from_secs(60),
             config_refresh: Duration::from_secs(1),
             keep_alive: Duration::from_secs(15),
+            drain_grace: Duration::from_secs(5),
         }
     }
 }

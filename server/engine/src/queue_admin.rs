@@ -151,6 +151,7 @@ impl Core {
     ) -> Result<QueueView, EngineError> {
         let core = Arc::clone(self);
         let store = async move {
+            let _turn = core.queues.changing.lock().await;
             core.queues.refresh(&*core.storage).await?;
             let stored = core.queues.snapshot().records.get(&queue).cloned();
             let config = change(stored.map(|record| record.config).unwrap_or_default());

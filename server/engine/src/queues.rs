@@ -16,6 +16,8 @@ pub(crate) struct Queues {
     changed: watch::Sender<()>,
     /// Reads are installed in the order in which they were made.
     reading: Mutex<()>,
+    /// Changes through this server: each is made of what the one before it stored.
+    pub(crate) changing: Mutex<()>,
 }
 
 /// The configuration of every queue at one moment.
@@ -60,6 +62,7 @@ impl Queues {
             current: RwLock::new(Arc::new(snapshot)),
             changed: watch::Sender::new(()),
             reading: Mutex::new(()),
+            changing: Mutex::new(()),
         }
     }
 

@@ -6,7 +6,6 @@ use crate::{
     core::Core,
     dispatch::{Dispatcher, Membership},
     feed::{Feed, Room, Taker},
-    feeds::DRAIN_GRACE,
     limits::{ANSWER_BYTES_MAX, EXTENT_MAX, check_lease, queue_set},
 };
 use futures::{FutureExt as _, Stream};
@@ -289,7 +288,8 @@ impl Stream for WorkEvents {
         let closing = shared.core.closing.is_cancelled();
         if closing && self.grace.is_none() {
             event.draining = true;
-            self.grace = Some(Box::pin(clock::sleep(DRAIN_GRACE)));
+            let grace = shared.core.options.drain_grace.min(clock::TIMER_MAX);
+            self.grace = Some(Box::pin(clock::sleep(grace)));
         }
         if self.first || !event.is_empty() {
             return self.emit(event);

@@ -359,3 +359,19 @@ async fn finished_tasks_are_purged_and_swept() {
         assert_eq!((stats.len(), stats[0].1.succeeded, stats[0].1.dead), (1, 0, 1));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_no_answer_could_carry_is_not_admitted_wherever_it_is() {
+    for scene in scenes().await {
+        let engine = &scene.engine;
+        let sized =
+            |name: &str, bytes| rdq_spi::NewTask { envelope: vec![7; bytes].into(), ..task(name) };
+        // Fields that this server does not know, beside a payload of 8 bytes.
+        let error = engine.enqueue(submission(sized("large", 9 + (320 << 10)))).await.unwrap_err();
+        let EngineError::PayloadTooLarge { field: "task", limit_bytes: 327_680, .. } = error else {
+            panic!("{error:?}")
+        };
+        enqueue(engine, sized("fits", 8 + (320 << 10))).await;
+        assert_eq!(claim_one(engine).await.task.id, id("fits"));
+    }
+}

@@ -302,3 +302,40 @@ async fn bad_options_are_refused_at_start() {
     let error = serde_json::from_str::<QueueFile>(yaml_like).unwrap_err();
     assert!(error.to_string().contains("max_atempts"), "{error}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn changes_of_one_queue_at_once_are_all_kept() {
+    for scene in scenes().await {
+        let engine = &scene.engine;
+        for round in 0..20 {
+            scene.shell.cause(shell::Trouble::seeded(round, 700, 0, 0));
+            let mut config = QueueConfig::default();
+            config.retry.max_attempts = Some(10 + u32::try_from(round).unwrap());
+            let paused = engine.pause_queue(queue("q"), true);
+            let put = engine.put_queue(queue("q"), config.clone());
+            let (paused, put) = tokio::join!(paused, put);
+            let (paused, put) = (paused.unwrap(), put.unwrap());
+            let stored = engine.get_queue(queue("q")).await.unwrap().stored.unwrap();
+            assert_eq!(stored.retry.max_attempts, config.retry.max_attempts, "in round {round}");
+            drop((paused, put));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_letter_without_an_error_has_no_type_to_filter_by() {
+    for scene in scenes().await {
+        let engine = &scene.engine;
+        enqueue(engine, task("t")).await;
+        let claimed = claim_one(engine).await;
+        let attempt = rdq_spi::AttemptReport::default();
+        resolve(engine, request(&claimed, rdq_engine::Action::DeadLetter { attempt })).await;
+        let filter = DlqFilter { error_type: Some(String::new()), ..DlqFilter::default() };
+        let redriven = engine
+            .redrive(RedriveRequest { dry_run: true, ..redrive(Selection::Filter(filter)) })
+            .unwrap()
+            .collect::<Vec<_>>()
+            .await;
+        assert_eq!(redriven.last().unwrap().as_ref().unwrap(), &0, "masked: {}", scene.masked);
+    }
+}

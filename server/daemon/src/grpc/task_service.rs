@@ -3,6 +3,7 @@
 use super::{ANONYMOUS, KeepAlive, claims, work};
 use crate::{
     convert,
+    limits::deadline,
     status::{Refusal, engine_status},
 };
 use futures::{Stream, StreamExt as _};
@@ -128,11 +129,14 @@ impl TaskService for Tasks {
         &self,
         request: Request<v1::ClaimDueRequest>,
     ) -> Reply<Self::ClaimDueStream> {
+        // One claim is a call like any other, although its answer is a stream.
+        let within = deadline(request.metadata().as_ref());
         let request = request.into_inner();
         if request.follow {
             return Ok(Response::new(claims::follow(&self.engine, &request)?));
         }
-        Ok(Response::new(claims::once(&self.engine, &request).await?))
+        let answer = tokio::time::timeout(within, claims::once(&self.engine, &request)).await;
+        Ok(Response::new(answer.map_err(|_| Refusal::DeadlineExceeded)??))
     }
 
     async fn work(&self, request: Request<Streaming<v1::WorkRequest>>) -> Reply<Self::WorkStream> {
