@@ -88,8 +88,12 @@ fn queues_in_turn<'p>(
     Ok(queues)
 }
 
-/// Moves what has come due to the lanes of due tasks.
+/// Moves what has come due to the lanes of due tasks; for all claims of the transaction, which has
+/// one instant.
 fn promote(tx: &mut Tx<'_, '_>, queue: i64) -> Sql<()> {
+    if !tx.promoted.insert(queue) {
+        return Ok(());
+    }
     let next = NextDue::read(tx.sql, queue)?;
     for (lane, at) in [(lanes::DELAYED, next.delayed), (lanes::LEASED, next.lease_end)] {
         if at.is_some_and(|at| at <= tx.now) {
