@@ -95,8 +95,12 @@ fn turn(claims: u64, count: usize) -> usize {
     usize::try_from(share >> 64).unwrap_or(0)
 }
 
-/// Moves what has come due to the lanes of due tasks.
+/// Moves what has come due to the lanes of due tasks; for all claims of the transaction, which has
+/// one instant.
 fn promote(tx: &mut Tx<'_, '_>, queue: i64) -> Sql<()> {
+    if !tx.promoted.insert(queue) {
+        return Ok(());
+    }
     let next = NextDue::read(tx.sql, queue)?;
     for (lane, at) in [(lanes::DELAYED, next.delayed), (lanes::LEASED, next.lease_end)] {
         if at.is_some_and(|at| at <= tx.now) {

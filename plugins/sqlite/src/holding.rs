@@ -17,7 +17,12 @@ use rusqlite::{OptionalExtension as _, params};
 /// Ends a claim.
 pub(crate) fn resolve(tx: &mut Tx<'_, '_>, resolution: &Resolution) -> Sql<Result<Resolved>> {
     let Resolution { claim, call, outcome, strict } = resolution;
-    if is_plain_success(outcome) && complete_plainly(tx, claim, *call, *strict)? {
+    let ended = match outcome {
+        Outcome::Succeed { forget: true, .. } => forget_plainly(tx, claim, *strict)?,
+        outcome if is_plain_success(outcome) => complete_plainly(tx, claim, *call, *strict)?,
+        _ => false,
+    };
+    if ended {
         let status = TaskStatus::Succeeded;
         return Ok(Ok(Resolved { status, next_attempt_at: None, replayed: false }));
     }
@@ -89,6 +94,26 @@ fn complete_plainly(
     let queue = lanes::queue_of(token.task);
     tx.count(queue, Some(TaskStatus::InFlight), Some(TaskStatus::Succeeded));
     Ok(true)
+}
+
+/// Removes the task of a live claim, in one statement, or does nothing: then the task has to be
+/// looked at.
+fn forget_plainly(tx: &mut Tx<'_, '_>, claim: &ClaimRef, strict: bool) -> Sql<bool> {
+    let Some(token) = Token::decode(&claim.token).filter(|token| token.store_id == tx.store_id)
+    else {
+        return Ok(false);
+    };
+    let changed = tx.sql.tasks.forget_task.execute(params![
+        token.task,
+        claim.task_id.as_str(),
+        token.generation,
+        strict,
+        tx.now.millis(),
+    ])?;
+    if changed == 1 {
+        tx.count(lanes::queue_of(token.task), Some(TaskStatus::InFlight), None);
+    }
+    Ok(changed == 1)
 }
 
 fn apply(tx: &mut Tx<'_, '_>, row: &mut TaskRow, outcome: &Outcome) -> Sql<()> {

@@ -55,7 +55,8 @@ statements! {
     /// Tasks.
     TaskStatements, TASKS {
         insert_task, put_body, body, put_carried_history,
-        task, task_by_id, update_task, complete_task, put_progress, put_result, delete_task,
+        task, task_by_id, update_task, complete_task, put_progress, put_result,
+        forget_task, delete_task,
         next_due, promote, ready_tasks,
         dead_tasks, expired_tasks, finished_tasks, purgeable_tasks, dead_tasks_of_queue,
     }

@@ -11,7 +11,10 @@ use crate::{
 };
 use rdq_spi::{ClaimToken, QueueName, TaskStatus, Timestamp};
 use rusqlite::{OptionalExtension as _, params};
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 /// Empty queues forgotten in one transaction.
 const FORGET_MAX: i64 = 100;
@@ -22,6 +25,8 @@ pub(crate) struct Tx<'s, 'c> {
     /// The storage's now: one instant for the whole transaction.
     pub(crate) now: Timestamp,
     pub(crate) store_id: [u8; 8],
+    /// Queues whose tasks that have come due by then stand in the lanes of due tasks.
+    pub(crate) promoted: HashSet<i64>,
     clock: Clock,
     seq: i64,
     generation: i64,
@@ -50,6 +55,7 @@ impl<'s, 'c> Tx<'s, 'c> {
             seq,
             generation,
             finish_seq,
+            promoted: HashSet::new(),
             queues: HashMap::new(),
             counts: HashMap::new(),
             hints: HashMap::new(),

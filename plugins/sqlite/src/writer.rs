@@ -1,5 +1,5 @@
-//! The one thread that writes. It takes every call that waits, runs them in one transaction, commits
-//! once, and then answers: no timer, and an idle store's call costs one commit of its own. It knows
+//! The one thread that writes. It takes every call that waits or comes until the commit, runs them in
+//! one transaction, commits once, and then answers: no timer, and an idle store's call costs one commit of its own. It knows
 //! nothing of what calls do. Between calls it notices what other processes committed.
 
 use crate::{
@@ -226,6 +226,34 @@ fn reopen(
     }
 }
 
+/// What else goes into the transaction: calls that wait when its own are run, as far as it has room.
+struct Arrivals<'i> {
+    inbox: &'i mpsc::Receiver<Message>,
+    /// Of the transaction so far.
+    cost: u32,
+    /// What came behind them and is no call.
+    other: Option<Message>,
+}
+
+impl Arrivals<'_> {
+    fn next(&mut self) -> Option<Box<dyn Job>> {
+        if self.cost >= BATCH_COST_MAX || self.other.is_some() {
+            return None;
+        }
+        match self.inbox.try_recv() {
+            Ok(Message::Job(job)) => {
+                self.cost = self.cost.saturating_add(job.cost());
+                Some(job)
+            }
+            Ok(other) => {
+                self.other = Some(other);
+                None
+            }
+            Err(_) => None,
+        }
+    }
+}
+
 struct Thread<'c> {
     db: &'c Connection,
     sql: Statements<'c>,
@@ -276,19 +304,9 @@ impl<'c> Thread<'c> {
             };
             match message {
                 Message::Job(first) => {
-                    let mut cost = first.cost();
-                    let mut batch = vec![first];
-                    while cost < BATCH_COST_MAX && waiting.is_none() {
-                        match inbox.try_recv() {
-                            Ok(Message::Job(job)) => {
-                                cost = cost.saturating_add(job.cost());
-                                batch.push(job);
-                            }
-                            Ok(message) => waiting = Some(message),
-                            Err(_) => break,
-                        }
-                    }
-                    self.run_batch(batch);
+                    let mut arrivals = Arrivals { inbox, cost: first.cost(), other: None };
+                    self.run_batch(vec![first], Some(&mut arrivals));
+                    waiting = arrivals.other;
                     self.look_around();
                     self.checkpointer.after_commit(self.db);
                 }
@@ -298,8 +316,8 @@ impl<'c> Thread<'c> {
         }
     }
 
-    fn run_batch(&mut self, mut batch: Vec<Box<dyn Job>>) {
-        match self.run_transaction(&mut batch) {
+    fn run_batch(&mut self, mut batch: Vec<Box<dyn Job>>, arrivals: Option<&mut Arrivals<'_>>) {
+        match self.run_transaction(&mut batch, arrivals) {
             Ok(hints) => {
                 batch.into_iter().for_each(Job::succeed);
                 for (queue, due_in) in hints {
@@ -310,18 +328,22 @@ impl<'c> Thread<'c> {
             // The cause may be one call's, and the others need not share its fate.
             Err(failure) if batch.len() > 1 && failure.may_be_one_calls_own() => {
                 for job in batch {
-                    self.run_batch(vec![job]);
+                    self.run_batch(vec![job], None);
                 }
             }
             Err(failure) => batch.into_iter().for_each(|job| job.fail(&failure)),
         }
     }
 
-    fn run_transaction(&mut self, batch: &mut [Box<dyn Job>]) -> Result<Vec<Hint>, Failure> {
+    fn run_transaction(
+        &mut self,
+        batch: &mut Vec<Box<dyn Job>>,
+        arrivals: Option<&mut Arrivals<'_>>,
+    ) -> Result<Vec<Hint>, Failure> {
         let changes = self.db.total_changes();
         let begun = self.sql.state.begin_immediate.execute([]).map_err(Failure::before_commit);
         let hints = begun.and_then(|_| {
-            let hints = run(self.db, &mut self.sql, changes, batch)?;
+            let hints = run(self.db, &mut self.sql, changes, batch, arrivals)?;
             self.sql.state.commit.execute([]).map_err(Failure::of_commit)?;
             Ok(hints)
         });
@@ -389,12 +411,23 @@ fn run(
     db: &Connection,
     sql: &mut Statements<'_>,
     changes_before: u64,
-    batch: &mut [Box<dyn Job>],
+    batch: &mut Vec<Box<dyn Job>>,
+    mut arrivals: Option<&mut Arrivals<'_>>,
 ) -> Result<Vec<Hint>, Failure> {
-    let run = || -> Sql<Vec<Hint>> {
+    let mut run = || -> Sql<Vec<Hint>> {
         let mut tx = Tx::start(sql)?;
-        for job in batch {
-            job.run(&mut tx)?;
+        let mut next = 0;
+        loop {
+            while let Some(job) = batch.get_mut(next) {
+                job.run(&mut tx)?;
+                next += 1;
+            }
+            // What came meanwhile shares the commit, such as the claim of a task just admitted.
+            if let Some(job) = arrivals.as_mut().and_then(|arrivals| arrivals.next()) {
+                batch.push(job);
+            } else {
+                break;
+            }
         }
         // What changed nothing needs no commit of its own, and no sync.
         if db.total_changes() == changes_before { Ok(Vec::new()) } else { tx.finish() }

@@ -1,5 +1,7 @@
 //! Connections: accepted up to a limit, spoken to within limits, and ended in time.
 
+use futures::{FutureExt as _, future::Either};
+use http::{Request, Response};
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
@@ -8,10 +10,13 @@ use tokio::{
     sync::Semaphore,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tonic::service::Routes;
-use tower::ServiceExt as _;
+use tonic::{body::Body, service::Routes};
+use tower::{Service as _, ServiceExt as _};
 
-use crate::limits::Limits;
+use crate::{grpc::TaskServer, limits::Limits};
+
+/// How the paths of its methods begin.
+const TASK_SERVICE: &str = "/rdq.v1.TaskService/";
 
 /// Connections at once.
 const CONNECTIONS_MAX: usize = 4_096;
@@ -41,6 +46,7 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// Serves connections until told to stop.
 #[derive(Debug, Clone)]
 pub(crate) struct Connections {
+    tasks: TaskServer,
     routes: Routes,
     limits: Limits,
     places: Arc<Semaphore>,
@@ -49,8 +55,10 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    pub(crate) fn new(routes: Routes) -> Self {
+    /// Of the services, `tasks` is the one whose calls count by the thousand: it needs no routes.
+    pub(crate) fn new(tasks: TaskServer, routes: Routes) -> Self {
         Self {
+            tasks,
             routes: routes.prepare(),
             limits: Limits::default(),
             places: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
@@ -105,17 +113,10 @@ impl Connections {
                 }
             }
         }
-        let service = service_fn(|request: http::Request<Incoming>| {
-            let (routes, limits) = (self.routes.clone(), self.limits.clone());
-            async move {
-                let call = |request| async move {
-                    match routes.oneshot(request).await {
-                        Ok(response) => response,
-                        Err(never) => match never {},
-                    }
-                };
-                Ok::<_, Infallible>(limits.serve(request, call).await)
-            }
+        let service = service_fn(|request: Request<Incoming>| {
+            let (tasks, routes) = (self.tasks.clone(), self.routes.clone());
+            let call = |request| dispatch(tasks, routes, request);
+            self.limits.clone().serve(request, call).map(Ok::<_, Infallible>)
         });
         let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
@@ -156,6 +157,20 @@ impl Connections {
     pub(crate) fn count(&self) -> usize {
         self.open.len()
     }
+}
+
+/// To the service that it names.
+fn dispatch(
+    mut tasks: TaskServer,
+    routes: Routes,
+    request: Request<Incoming>,
+) -> impl Future<Output = Response<Body>> {
+    let answer = if request.uri().path().starts_with(TASK_SERVICE) {
+        Either::Left(tasks.call(request))
+    } else {
+        Either::Right(routes.oneshot(request))
+    };
+    answer.map(|Ok(response)| response)
 }
 
 /// Binds an address, with an error that names it.

@@ -24,10 +24,10 @@ const ANONYMOUS: &str = "anonymous";
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KeepAlive(pub(crate) Duration);
 
-pub(crate) fn task_service(
-    engine: &Engine,
-    keep_alive: KeepAlive,
-) -> TaskServiceServer<task_service::Tasks> {
+/// `TaskService`, served from an engine.
+pub(crate) type TaskServer = TaskServiceServer<task_service::Tasks>;
+
+pub(crate) fn task_service(engine: &Engine, keep_alive: KeepAlive) -> TaskServer {
     TaskServiceServer::new(task_service::Tasks::new(engine.clone(), keep_alive))
         .max_decoding_message_size(REQUEST_BYTES_MAX)
         .max_encoding_message_size(RESPONSE_BYTES_MAX)

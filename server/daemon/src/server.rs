@@ -94,13 +94,13 @@ impl Server {
                 .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         };
         let builder = tonic_reflection::server::Builder::configure;
-        let routes = Routes::new(grpc::task_service(&engine, keep_alive))
-            .add_service(grpc::queue_service(&engine))
+        let tasks = grpc::task_service(&engine, keep_alive);
+        let routes = Routes::new(grpc::queue_service(&engine))
             .add_service(health_service)
             .add_service(reflection(builder()).build_v1()?)
             .add_service(reflection(builder()).build_v1alpha()?);
 
-        let connections = Connections::new(routes);
+        let connections = Connections::new(tasks, routes);
         let accepting = connections.clone();
         let tasks = vec![
             tokio::spawn(async move { accepting.accept(listener).await }),

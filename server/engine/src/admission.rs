@@ -11,7 +11,7 @@ use crate::{
 };
 use futures::{StreamExt as _, stream};
 use rdq_spi::{Admission, Moment, NewTask, QueueName};
-use std::{sync::Arc, time::Duration};
+use std::{sync::Arc, task::Poll, time::Duration};
 
 /// Admissions under way at once for one batch, where the storage takes one at a time.
 const SINGLES_UNDER_WAY: usize = 16;
@@ -105,7 +105,22 @@ impl Kind for Enqueues {
         let hints = core.hints_of(&tasks);
         let count = tasks.len();
         let answers = if core.capabilities.batch_enqueue {
-            spread(Self::OPERATION, core.storage.enqueue(tasks).await, count)
+            // Elsewhere such a claim would come too soon every time.
+            let due_now =
+                if core.capabilities.notify { queues_due_now(&tasks) } else { Vec::new() };
+            let mut admitting = core.storage.enqueue(tasks);
+            let admitted = match futures::poll!(&mut admitting) {
+                Poll::Ready(admitted) => admitted,
+                Poll::Pending => {
+                    // Whoever waits claims at once: a storage that commits calls together need not
+                    // commit twice. A claim that comes too soon finds nothing; the hint follows.
+                    for queue in &due_now {
+                        core.hints.hint(queue, Duration::ZERO);
+                    }
+                    admitting.await
+                }
+            };
+            spread(Self::OPERATION, admitted, count)
         } else {
             let singles = tasks.into_iter().map(|task| {
                 let core = Arc::clone(&core);
@@ -119,6 +134,18 @@ impl Kind for Enqueues {
         }
         answers
     }
+}
+
+/// Where a claim would find something as soon as these tasks are admitted.
+fn queues_due_now(tasks: &[NewTask]) -> Vec<QueueName> {
+    let due_now = tasks.iter().filter(|task| task.due == Moment::NOW).map(|task| &task.queue);
+    let mut queues: Vec<QueueName> = Vec::new();
+    for queue in due_now {
+        if queues.last() != Some(queue) {
+            queues.push(queue.clone());
+        }
+    }
+    queues
 }
 
 impl Core {

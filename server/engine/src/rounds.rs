@@ -12,9 +12,9 @@ use crate::{
     screening::{Screened, screen},
     weight,
 };
-use futures::{FutureExt as _, StreamExt as _};
+use futures::{FutureExt as _, StreamExt as _, stream};
 use rdq_spi::{ClaimParams, ClaimQueue, Claimed, DueHint, DueHints, Resolution};
-use std::{sync::Arc, time::Duration};
+use std::{future::ready, sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 /// Bytes that one storage call claims, over all that it serves.
@@ -103,15 +103,18 @@ impl ClaimLoop {
     }
 
     async fn subscribe(&mut self) {
-        let queues = self.station.queues.clone();
+        let queues = &self.station.queues;
+        let in_process = self.core.hints.subscribe(queues);
         if !self.core.capabilities.notify {
-            self.hints = Some(self.core.hints.subscribe(&queues));
+            self.hints = Some(in_process);
             return;
         }
+        let queues = queues.clone();
         let subscribed =
             self.core.call("wait_due", |storage| async move { storage.wait_due(queues).await });
         match subscribed.await {
-            Ok(hints) => self.hints = Some(hints),
+            // The storage's own, and what this process is about to admit.
+            Ok(hints) => self.hints = Some(beside(hints, in_process)),
             Err(error) => self.back_off(Some(&error)),
         }
     }
@@ -300,6 +303,13 @@ impl ClaimLoop {
             self.look_again_in(clock::jittered(self.core.options.poll_interval, 0.2));
         }
     }
+}
+
+/// Both, until the first ends.
+fn beside(hints: DueHints, more: DueHints) -> DueHints {
+    let hints = hints.map(Some).chain(stream::once(ready(None)));
+    let both = stream::select(hints, more.map(Some));
+    Box::pin(both.take_while(|hint| ready(hint.is_some())).filter_map(ready))
 }
 
 fn answer(waiter: Unary) {

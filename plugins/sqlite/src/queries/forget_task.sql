@@ -1,0 +1,4 @@
+-- Removes a task that this claim holds, as it does when a success is kept for no time.
+DELETE FROM tasks
+WHERE task = ?1 AND id = ?2 AND generation = ?3 AND status = 1 AND ending = 0
+    AND (?4 = 0 OR lease_expires_at > ?5);
