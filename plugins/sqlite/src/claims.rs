@@ -35,6 +35,9 @@ pub(crate) fn claim_due(tx: &mut Tx<'_, '_>, params: &ClaimParams) -> Sql<Claime
         for (index, (number, from)) in queues.into_iter().enumerate() {
             let share = if is_rest { room.tasks } else { room.tasks.div_ceil(count - index) };
             let taken = take(tx, number, from, params, share, &mut room)?;
+            if !taken.is_empty() {
+                tx.turns.serve(number);
+            }
             if taken.len() == share && share > 0 {
                 fuller.push((number, from));
             }
@@ -68,8 +71,8 @@ impl Room {
     }
 }
 
-/// The queues that exist, beginning with another one after each claim, so that claims of one task
-/// are fair too.
+/// The queues that exist, the one first that was served least recently: claims of one task are fair
+/// too.
 fn queues_in_turn<'p>(
     tx: &mut Tx<'_, '_>,
     params: &'p ClaimParams,
@@ -81,18 +84,9 @@ fn queues_in_turn<'p>(
         }
     }
     if queues.len() > 1 {
-        let first = turn(tx.generation().cast_unsigned(), queues.len());
-        queues.rotate_left(first);
+        queues.sort_by_key(|(queue, _)| tx.turns.last(*queue));
     }
     Ok(queues)
-}
-
-/// Which of `count` begins after so many claims. Claims of others count too, perhaps in step with
-/// these: multiples of the golden ratio are spread evenly whatever the step.
-fn turn(claims: u64, count: usize) -> usize {
-    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-    let share = u128::from(claims.wrapping_mul(GOLDEN)) * count as u128;
-    usize::try_from(share >> 64).unwrap_or(0)
 }
 
 /// Moves what has come due to the lanes of due tasks; for all claims of the transaction, which has

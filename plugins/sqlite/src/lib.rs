@@ -6,6 +6,7 @@
 mod storage; // start here
 mod writer;
 mod transaction;
+mod turns;
 mod reader;
 
 mod admission;

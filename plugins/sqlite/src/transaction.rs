@@ -8,6 +8,7 @@ use crate::{
     lanes,
     rows::TaskRow,
     statements::Statements,
+    turns::Turns,
 };
 use rdq_spi::{ClaimToken, QueueName, TaskStatus, Timestamp};
 use rusqlite::{OptionalExtension as _, params};
@@ -22,6 +23,7 @@ const FORGET_MAX: i64 = 100;
 /// A write transaction.
 pub(crate) struct Tx<'s, 'c> {
     pub(crate) sql: &'s mut Statements<'c>,
+    pub(crate) turns: &'s mut Turns,
     /// The storage's now: one instant for the whole transaction.
     pub(crate) now: Timestamp,
     pub(crate) store_id: [u8; 8],
@@ -41,7 +43,7 @@ pub(crate) type Hint = (QueueName, Duration);
 
 impl<'s, 'c> Tx<'s, 'c> {
     /// Reads the clock and the counters. The transaction has begun, so nobody else moves them.
-    pub(crate) fn start(sql: &'s mut Statements<'c>) -> Sql<Self> {
+    pub(crate) fn start(sql: &'s mut Statements<'c>, turns: &'s mut Turns) -> Sql<Self> {
         let (store_id, clock, seq, generation, finish_seq) =
             sql.state.state.query_row([], |row| {
                 let clock = Clock { now: row.get(1)?, host_now: row.get(2)? };
@@ -49,6 +51,7 @@ impl<'s, 'c> Tx<'s, 'c> {
             })?;
         Ok(Self {
             sql,
+            turns,
             now: clock.timestamp(),
             store_id,
             clock,
@@ -90,11 +93,6 @@ impl<'s, 'c> Tx<'s, 'c> {
     /// The next claim's generation.
     pub(crate) fn next_generation(&mut self) -> i64 {
         self.generation += 1;
-        self.generation
-    }
-
-    /// The generation of the newest claim.
-    pub(crate) fn generation(&self) -> i64 {
         self.generation
     }
 
@@ -143,9 +141,14 @@ impl<'s, 'c> Tx<'s, 'c> {
 
     /// Forgets a queue that holds nothing. Says whether it had a configuration.
     pub(crate) fn delete_queue(&mut self, queue: i64) -> Sql<bool> {
+        self.forget_queue(queue);
+        self.sql.queues.delete_queue.query_row([queue], |row| row.get(0))
+    }
+
+    fn forget_queue(&mut self, queue: i64) {
         self.queues.retain(|_, known| *known != queue);
         self.hints.remove(&queue);
-        self.sql.queues.delete_queue.query_row([queue], |row| row.get(0))
+        self.turns.forget(queue);
     }
 
     fn name(&mut self, queue: i64) -> Sql<QueueName> {
@@ -199,8 +202,7 @@ impl<'s, 'c> Tx<'s, 'c> {
         // A hint for one of them would look for its name, and there is nothing to be due. The
         // hints of other queues are for other calls of this transaction, and must come.
         for queue in forgotten {
-            self.queues.retain(|_, known| *known != queue);
-            self.hints.remove(&queue);
+            self.forget_queue(queue);
         }
         Ok(())
     }

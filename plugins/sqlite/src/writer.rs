@@ -10,6 +10,7 @@ use crate::{
     errors::{Failure, Sql},
     statements::Statements,
     transaction::{Hint, Tx},
+    turns::Turns,
     waiting,
 };
 use rdq_spi::{HintHub, Result, StorageError};
@@ -259,6 +260,7 @@ struct Thread<'c> {
     sql: Statements<'c>,
     checkpointer: &'c mut Checkpointer,
     hub: &'c HintHub,
+    turns: Turns,
     data_version: i64,
     /// When something is due next that somebody may wait for.
     next_due: Option<Deadline>,
@@ -274,7 +276,16 @@ impl<'c> Thread<'c> {
         hub: &'c HintHub,
     ) -> Self {
         // No version of a file is 0: the first look finds a change.
-        Self { db, sql, checkpointer, hub, data_version: 0, next_due: None, broken: None }
+        Self {
+            db,
+            sql,
+            checkpointer,
+            hub,
+            turns: Turns::default(),
+            data_version: 0,
+            next_due: None,
+            broken: None,
+        }
     }
 
     /// Serves until it is told to close, until nobody can send any more, or until the connection
@@ -343,7 +354,7 @@ impl<'c> Thread<'c> {
         let changes = self.db.total_changes();
         let begun = self.sql.state.begin_immediate.execute([]).map_err(Failure::before_commit);
         let hints = begun.and_then(|_| {
-            let hints = run(self.db, &mut self.sql, changes, batch, arrivals)?;
+            let hints = run(self.db, &mut self.sql, &mut self.turns, changes, batch, arrivals)?;
             self.sql.state.commit.execute([]).map_err(Failure::of_commit)?;
             Ok(hints)
         });
@@ -410,12 +421,13 @@ impl<'c> Thread<'c> {
 fn run(
     db: &Connection,
     sql: &mut Statements<'_>,
+    turns: &mut Turns,
     changes_before: u64,
     batch: &mut Vec<Box<dyn Job>>,
     mut arrivals: Option<&mut Arrivals<'_>>,
 ) -> Result<Vec<Hint>, Failure> {
     let mut run = || -> Sql<Vec<Hint>> {
-        let mut tx = Tx::start(sql)?;
+        let mut tx = Tx::start(sql, turns)?;
         let mut next = 0;
         loop {
             while let Some(job) = batch.get_mut(next) {
