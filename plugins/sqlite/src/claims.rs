@@ -1,18 +1,19 @@
 //! Claims: how they are taken. Keeping and ending them is elsewhere.
 
 use crate::{
-    errors::Sql,
+    errors::{Sql, corrupt},
     history, lanes,
     reports::{self, append},
-    rows::{Ending, FullRow},
+    rows::{Ending, FullRow, TaskRow},
     transaction::Tx,
     waiting::NextDue,
 };
 use bytes::Bytes;
 use rdq_spi::{
     Attempt, AttemptError, AttemptOutcome, Claim, ClaimParams, ClaimQueue, Claimed, TaskStatus,
-    Timestamp,
+    Timestamp, WorkerId,
 };
+use rusqlite::params;
 use std::time::Duration;
 
 /// What has come due is moved to the lanes of due tasks before a claim, at most so much of each
@@ -190,9 +191,29 @@ fn take_one(
     row.claimed_by = Some(params.worker_id.clone());
     row.next_attempt_at = None;
     row.lease_until(end);
-    tx.put(row, before)?;
+    if before == TaskStatus::Pending {
+        claim_pending(tx, row, end)?;
+    } else {
+        tx.put(row, before)?;
+    }
     tx.hint(row.queue, end);
     let (token, generation) = (tx.token(row.task, row.generation), row.generation);
     let task = full.into_task(from.queue.clone(), envelope, attempts);
     Ok(Claim { task, token, generation, lease })
+}
+
+/// Writes the claim of a pending task, and nothing else of it.
+fn claim_pending(tx: &mut Tx<'_, '_>, row: &TaskRow, end: Timestamp) -> Sql<()> {
+    let changed = tx.sql.tasks.claim_task.execute(params![
+        row.task,
+        end.millis(),
+        row.generation,
+        tx.now.millis(),
+        row.claimed_by.as_ref().map(WorkerId::as_str),
+    ])?;
+    if changed != 1 {
+        return Err(corrupt("task"));
+    }
+    tx.count(row.queue, Some(TaskStatus::Pending), Some(TaskStatus::InFlight));
+    Ok(())
 }

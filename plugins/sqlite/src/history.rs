@@ -207,8 +207,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let db = connection::open_writer(&dir.path().join("rdq.db")).unwrap();
         migrations::migrate(&db).unwrap();
-        // One transaction for all, and histories of tasks that are not there.
-        db.execute_batch("PRAGMA foreign_keys = OFF; BEGIN;").unwrap();
+        // One transaction for all.
+        db.execute_batch("BEGIN;").unwrap();
         Store { _dir: dir, db }
     }
 

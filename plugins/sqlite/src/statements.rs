@@ -55,8 +55,8 @@ statements! {
     /// Tasks.
     TaskStatements, TASKS {
         insert_task, put_body, body, put_carried_history,
-        task, task_by_id, update_task, complete_task, put_progress, put_result,
-        forget_task, delete_task,
+        task, task_by_id, claim_task, update_task, complete_task, put_progress, put_result,
+        forget_task, delete_whole_task, delete_task, delete_body,
         next_due, promote, ready_tasks,
         dead_tasks, expired_tasks, finished_tasks, purgeable_tasks, dead_tasks_of_queue,
     }
@@ -64,7 +64,8 @@ statements! {
 statements! {
     /// Histories.
     HistoryStatements, HISTORY {
-        history, put_history, put_attempt, next_attempt, delete_attempt, newest_attempts,
+        history, put_history, put_attempt, next_attempt, newest_attempts,
+        delete_attempt, delete_attempts, delete_history,
     }
 }
 statements! {

@@ -245,7 +245,12 @@ impl<'s, 'c> Tx<'s, 'c> {
 
     /// Removes a task, and with it its body and history.
     pub(crate) fn remove(&mut self, task: i64, queue: i64, status: TaskStatus) -> Sql<()> {
-        self.sql.tasks.delete_task.execute([task])?;
+        if self.sql.tasks.delete_whole_task.execute([task])? == 0 {
+            self.sql.tasks.delete_body.execute([task])?;
+            self.sql.history.delete_history.execute([task])?;
+            self.sql.history.delete_attempts.execute([task])?;
+            self.sql.tasks.delete_task.execute([task])?;
+        }
         self.count(queue, Some(status), None);
         Ok(())
     }
