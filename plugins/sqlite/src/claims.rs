@@ -2,6 +2,7 @@
 
 use crate::{
     errors::{Sql, corrupt},
+    handoff::Handover,
     history, lanes,
     reports::{self, append},
     rows::{Ending, FullRow, TaskRow},
@@ -10,8 +11,8 @@ use crate::{
 };
 use bytes::Bytes;
 use rdq_spi::{
-    Attempt, AttemptError, AttemptOutcome, Claim, ClaimParams, ClaimQueue, Claimed, TaskStatus,
-    Timestamp, WorkerId,
+    Attempt, AttemptError, AttemptOutcome, Claim, ClaimParams, ClaimQueue, Claimed, Overrides,
+    TaskStatus, Timestamp, WorkerId,
 };
 use rusqlite::params;
 use std::time::Duration;
@@ -20,10 +21,26 @@ use std::time::Duration;
 /// kind: beyond it a claim would keep others waiting, and takes by priority among these.
 const PROMOTED_MAX: i64 = 10_000;
 
-/// Serves one claim call.
-pub(crate) fn claim_due(tx: &mut Tx<'_, '_>, params: &ClaimParams) -> Sql<Claimed> {
-    let mut claims = Vec::new();
-    let mut room = Room { tasks: params.limit as usize, bytes: params.bytes_max, is_first: true };
+/// Serves one call of the storage.
+pub(crate) fn claim_all(
+    tx: &mut Tx<'_, '_>,
+    claims: &[ClaimParams],
+) -> Sql<Vec<rdq_spi::Result<Claimed>>> {
+    let mut answers = Vec::with_capacity(claims.len());
+    for (index, params) in claims.iter().enumerate() {
+        let handed = tx.handoffs.take(index);
+        answers.push(Ok(claim_due(tx, params, handed)?));
+    }
+    Ok(answers)
+}
+
+fn claim_due(tx: &mut Tx<'_, '_>, params: &ClaimParams, handed: Handover) -> Sql<Claimed> {
+    let mut room = Room {
+        tasks: (params.limit as usize).saturating_sub(handed.claims.len()),
+        bytes: params.bytes_max.saturating_sub(handed.bytes),
+        is_first: handed.claims.is_empty(),
+    };
+    let mut claims = handed.claims;
     let mut queues = queues_in_turn(tx, params)?;
     for (number, _) in &queues {
         promote(tx, *number)?;
@@ -92,7 +109,7 @@ fn queues_in_turn<'p>(
 
 /// Moves what has come due to the lanes of due tasks; for all claims of the transaction, which has
 /// one instant.
-fn promote(tx: &mut Tx<'_, '_>, queue: i64) -> Sql<()> {
+pub(crate) fn promote(tx: &mut Tx<'_, '_>, queue: i64) -> Sql<()> {
     if !tx.promoted.insert(queue) {
         return Ok(());
     }
@@ -183,7 +200,7 @@ fn take_one(
         let sql = &mut tx.sql.history.newest_attempts;
         attempts = history::for_claim(sql, row.task, &row.history)?;
     }
-    let lease = params.lease.or(row.overrides.lease).unwrap_or(from.lease).min(from.lease_max);
+    let lease = lease_of(params, &row.overrides, from);
     let end: Timestamp = tx.now.after(lease);
     row.generation = tx.next_generation();
     row.ending = Ending::None;
@@ -200,6 +217,11 @@ fn take_one(
     let (token, generation) = (tx.token(row.task, row.generation), row.generation);
     let task = full.into_task(from.queue.clone(), envelope, attempts);
     Ok(Claim { task, token, generation, lease })
+}
+
+/// The worker's lease, else the task's, else the queue's.
+pub(crate) fn lease_of(params: &ClaimParams, overrides: &Overrides, from: &ClaimQueue) -> Duration {
+    params.lease.or(overrides.lease).unwrap_or(from.lease).min(from.lease_max)
 }
 
 /// Writes the claim of a pending task, and nothing else of it.

@@ -11,6 +11,7 @@ mod reader;
 
 mod admission;
 mod claims;
+mod handoff;
 mod holding;
 mod dead_letters;
 mod sweeps;

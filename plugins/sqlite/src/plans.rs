@@ -24,6 +24,7 @@ const WALKS: &[&str] = &["queue_records", "forget_empty_queues"];
 /// What the plan of a hot statement says.
 const EXPECTED: &[(&str, &str)] = &[
     ("insert_task", ""),
+    ("insert_claimed_task", ""),
     ("task", "SEARCH tasks USING INTEGER PRIMARY KEY (rowid=?)"),
     ("update_task", "SEARCH tasks USING INTEGER PRIMARY KEY (rowid=?)"),
     ("complete_task", "SEARCH tasks USING INTEGER PRIMARY KEY (rowid=?)"),

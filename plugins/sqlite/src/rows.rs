@@ -264,6 +264,14 @@ pub(crate) fn answer_bytes(full: &FullRow, envelope: &Bytes, attempts: &[Attempt
     sent + attempts.iter().map(|attempt| attempt.len_bytes() + RECORD_BYTES).sum::<usize>()
 }
 
+/// An envelope larger than this is kept outside of the task's row, which each transition rewrites.
+const INLINE_ENVELOPE_MAX: usize = 1 << 10;
+
+/// Whether an envelope is kept in `bodies`.
+pub(crate) fn is_large(envelope: &[u8]) -> bool {
+    envelope.len() > INLINE_ENVELOPE_MAX
+}
+
 /// Reads a row of `bodies`.
 pub(crate) fn body(row: &Row<'_>) -> Sql<Bytes> {
     Ok(bytes(row, 0)?.unwrap_or_default())

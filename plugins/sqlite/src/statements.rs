@@ -54,7 +54,7 @@ statements! {
 statements! {
     /// Tasks.
     TaskStatements, TASKS {
-        insert_task, put_body, body, put_carried_history,
+        insert_task, insert_claimed_task, put_body, body, put_carried_history,
         task, task_by_id, claim_task, update_task, complete_task, put_progress, put_result,
         forget_task, delete_whole_task, delete_task, delete_body,
         next_due, promote, ready_tasks,

@@ -97,20 +97,12 @@ impl Storage for SqliteStorage {
 
     async fn enqueue(&self, tasks: Vec<NewTask>) -> Result<Vec<Result<Admission>>> {
         let cost = tasks.iter().map(|task| cost_of(task.envelope.len())).sum();
-        self.writer
-            .call("enqueue", cost, move |tx| {
-                tasks.iter().map(|task| admission::enqueue(tx, task)).collect()
-            })
-            .await
+        self.writer.call("enqueue", cost, move |tx| admission::enqueue_all(tx, &tasks)).await
     }
 
     async fn claim_due(&self, claims: Vec<ClaimParams>) -> Result<Vec<Result<Claimed>>> {
         let cost = claims.iter().map(|params| params.limit as usize).sum();
-        self.writer
-            .call("claim_due", cost, move |tx| {
-                claims.iter().map(|params| claims::claim_due(tx, params).map(Ok)).collect()
-            })
-            .await
+        self.writer.claim("claim_due", cost, claims.into(), claims::claim_all).await
     }
 
     async fn extend_leases(&self, leases: Vec<ExtendParams>) -> Result<Vec<Result<Extended>>> {

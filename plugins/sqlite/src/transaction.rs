@@ -5,6 +5,7 @@
 use crate::{
     clock::Clock,
     errors::{Sql, corrupt},
+    handoff::Handoffs,
     lanes,
     rows::TaskRow,
     statements::Statements,
@@ -29,6 +30,7 @@ pub(crate) struct Tx<'s, 'c> {
     pub(crate) store_id: [u8; 8],
     /// Queues whose tasks that have come due by then stand in the lanes of due tasks.
     pub(crate) promoted: HashSet<i64>,
+    pub(crate) handoffs: Handoffs,
     clock: Clock,
     seq: i64,
     generation: i64,
@@ -59,6 +61,7 @@ impl<'s, 'c> Tx<'s, 'c> {
             generation,
             finish_seq,
             promoted: HashSet::new(),
+            handoffs: Handoffs::default(),
             queues: HashMap::new(),
             counts: HashMap::new(),
             hints: HashMap::new(),
@@ -209,6 +212,9 @@ impl<'s, 'c> Tx<'s, 'c> {
 
     /// Wakes those who wait for the queue, once this is committed.
     pub(crate) fn hint(&mut self, queue: i64, due: Timestamp) {
+        if due <= self.now {
+            self.handoffs.not_bare(queue);
+        }
         let soonest = self.hints.entry(queue).or_insert(due);
         *soonest = due.min(*soonest);
     }
