@@ -14,6 +14,7 @@ use std::{
     sync::mpsc::{self, RecvTimeoutError, SyncSender, TrySendError},
     time::Duration,
 };
+use tokio::sync::watch;
 
 /// Pages of log after which the thread moves them: 4 MiB, as SQLite itself would.
 const STEP_PAGES: i64 = 1_000;
@@ -44,16 +45,20 @@ pub(crate) struct Checkpointer {
 }
 
 impl Checkpointer {
-    /// Starts the thread. It ends when the writer does.
-    pub(crate) fn start(path: &Path) -> Result<Self, OpenError> {
+    /// Starts the thread. It ends when the writer does, and then the file is closed.
+    pub(crate) fn start(path: &Path) -> Result<(Self, Closed), OpenError> {
         let db = connection::open_checkpointer(path)?;
         let path = path.to_owned();
         let (signal, signals) = mpsc::sync_channel(1);
+        let (open, closed) = watch::channel(());
         std::thread::Builder::new()
             .name("rdq-sqlite-checkpoint".into())
-            .spawn(move || Thread { path, db, warned_at: 0 }.serve(&signals))
+            .spawn(move || {
+                Thread { path, db, warned_at: 0 }.serve(&signals);
+                drop(open);
+            })
             .map_err(OpenError::Thread)?;
-        Ok(Self { signal, signalled_at: 0, helped_at: 0 })
+        Ok((Self { signal, signalled_at: 0, helped_at: 0 }, Closed(closed)))
     }
 
     /// Makes the writer's commits known to [`Self::after_commit`] of the same thread.
@@ -88,6 +93,18 @@ impl Checkpointer {
                 }
             }
         }
+    }
+}
+
+/// The end of the thread, which is the last to close the file.
+#[derive(Debug)]
+pub(crate) struct Closed(watch::Receiver<()>);
+
+impl Closed {
+    /// Waits for it.
+    pub(crate) async fn wait(&self) {
+        // Nothing is ever sent: an error says that the sender is gone.
+        let _ = self.0.clone().changed().await;
     }
 }
 

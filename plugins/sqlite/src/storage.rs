@@ -3,7 +3,7 @@
 
 use crate::{
     admission,
-    checkpoint::Checkpointer,
+    checkpoint::{Checkpointer, Closed},
     claims,
     config::{OpenError, SqliteOptions},
     connection, dead_letters, holding, migrations, queues,
@@ -29,6 +29,7 @@ pub struct SqliteStorage {
     pub(crate) writer: Writer,
     pub(crate) readers: Arc<Readers>,
     hub: Arc<HintHub>,
+    closed: Closed,
 }
 
 impl SqliteStorage {
@@ -57,8 +58,10 @@ impl SqliteStorage {
             .map(|_| connection::open_reader(path))
             .collect::<Result<_, _>>()?;
         let hub = Arc::new(HintHub::default());
-        let writer = Writer::start(path, db, Checkpointer::start(path)?, Arc::clone(&hub))?;
-        Ok(Self { writer, readers: Arc::new(Readers::new(path.to_owned(), readers)), hub })
+        let (checkpointer, closed) = Checkpointer::start(path)?;
+        let writer = Writer::start(path, db, checkpointer, Arc::clone(&hub))?;
+        let readers = Arc::new(Readers::new(path.to_owned(), readers));
+        Ok(Self { writer, readers, hub, closed })
     }
 }
 
@@ -93,6 +96,8 @@ impl Storage for SqliteStorage {
         self.readers.close();
         self.writer.close().await;
         self.hub.close();
+        // Whoever closes the file last moves the log into it.
+        self.closed.wait().await;
     }
 
     async fn enqueue(&self, tasks: Vec<NewTask>) -> Result<Vec<Result<Admission>>> {
