@@ -305,3 +305,38 @@ async fn a_shutdown_ends_in_order_although_a_worker_holds_its_claim() {
     drop((served.tasks, served.queues, served.channel));
     shutdown.await.unwrap().expect("in order");
 }
+
+#[tokio::test]
+async fn a_call_under_way_when_a_shutdown_begins_is_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let storage = Some(format!("sqlite:{}", folder.path().join("rdq.db").display()));
+    let shutdown_grace = Some(Duration::from_secs(120));
+    let args = ServeArgs { storage, shutdown_grace, ..Default::default() };
+    let mut served = serve_with(args.clone()).await;
+    let (body, parts) = tokio::sync::mpsc::channel(1);
+    let mut grpc = tonic::client::Grpc::new(served.channel.clone());
+    grpc.ready().await.unwrap();
+    let mut call = Box::pin(async move {
+        let parts = Request::new(tokio_stream::wrappers::ReceiverStream::new(parts));
+        let path = http::uri::PathAndQuery::from_static("/rdq.v1.TaskService/Enqueue");
+        grpc.client_streaming(parts, path, Raw).await
+    });
+    // Calls of one connection arrive in the order in which they were sent.
+    tokio::select! {
+        biased;
+        answer = &mut call => panic!("{answer:?} to nothing"),
+        stats = served.tasks.stats(v1::StatsRequest::default()) => drop(stats.unwrap()),
+    }
+
+    let shutdown = tokio::spawn(served.server.shutdown());
+    // What nobody holds up has ended by then.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let request = v1::EnqueueRequest { task: encoded(&task("t", "q")) };
+    body.send(prost::Message::encode_to_vec(&request).into()).await.unwrap();
+    drop(body);
+    call.await.expect("it is served");
+    drop((served.tasks, served.queues, served.channel));
+    shutdown.await.unwrap().expect("in order");
+
+    assert_eq!(serve_with(args).await.get("t").await.id, "t");
+}
