@@ -85,6 +85,11 @@ impl Handoffs {
         self.bare.insert(queue, false);
     }
 
+    /// The queue is no more; its number may be another's.
+    pub(crate) fn forget(&mut self, queue: i64) {
+        self.bare.remove(&queue);
+    }
+
     /// What this claim of the running call was handed.
     pub(crate) fn take(&mut self, index: usize) -> Handover {
         let is_it = |waiting: &Waiting| waiting.call == self.call && waiting.index == index;

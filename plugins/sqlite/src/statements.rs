@@ -71,7 +71,8 @@ statements! {
 statements! {
     /// Queues and secrets.
     QueueStatements, QUEUES {
-        queue_by_name, queue_name, insert_queue, add_counts, counts, forget_empty_queues,
+        queue_by_name, queue_name, insert_queue, free_queue_number, insert_numbered_queue,
+        add_counts, counts, forget_empty_queues,
         put_queue, delete_queue, put_secret, secret,
     }
 }

@@ -58,7 +58,8 @@ impl SqliteStorage {
             .collect::<Result<_, _>>()?;
         let hub = Arc::new(HintHub::default());
         let writer = Writer::start(path, db, Checkpointer::start(path)?, Arc::clone(&hub))?;
-        Ok(Self { writer, readers: Arc::new(Readers::new(path.to_owned(), readers)), hub })
+        let readers = Arc::new(Readers::new(path.to_owned(), readers));
+        Ok(Self { writer, readers, hub })
     }
 }
 
