@@ -141,6 +141,7 @@ fn start_local(programs: &Path, settings: Vec<String>) -> Result<LocalServer, St
         },
         settings,
         ready: "database system is ready to accept connections",
+        not_yet: Some("is still in use"),
         end_signal: "QUIT",
     };
     LocalServer::start(spec, |folder, account| {
