@@ -135,9 +135,17 @@ CREATE TABLE attempts (
 CREATE FUNCTION clock_ms() RETURNS bigint LANGUAGE sql VOLATILE
     RETURN floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint;
 
--- So long after an instant, cut to the range of instants.
+-- So long after an instant, cut to the range of instants. NULL if either is (which least() would
+-- pass over).
 CREATE FUNCTION later(p_from bigint, p_millis bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
-    RETURN least(p_from + p_millis, 253402300799999);
+    RETURN CASE
+        WHEN p_from + p_millis < 253402300799999 THEN p_from + p_millis
+        WHEN p_from + p_millis >= 253402300799999 THEN 253402300799999
+    END;
+
+-- How long until an instant: not below zero, and NULL if it is not known.
+CREATE FUNCTION until(p_at bigint, p_now bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
+    RETURN CASE WHEN p_at > p_now THEN p_at - p_now WHEN p_at <= p_now THEN 0 END;
 
 -- An instant that was given as one, or as so long after now.
 CREATE FUNCTION moment(p_at bigint, p_in bigint, p_now bigint) RETURNS bigint
@@ -148,7 +156,7 @@ CREATE FUNCTION moment(p_at bigint, p_in bigint, p_now bigint) RETURNS bigint
 CREATE FUNCTION millis(p_duration bigint) RETURNS bigint LANGUAGE sql IMMUTABLE
     RETURN CASE
         WHEN p_duration >= 0 THEN p_duration / 1000000 + (p_duration % 1000000 > 0)::integer
-        ELSE least(-(p_duration + 1), 253402300799) * 1000 + 1000
+        WHEN p_duration < 0 THEN least(-(p_duration + 1), 253402300799) * 1000 + 1000
     END;
 
 -- One more of what is counted in 32 bits.

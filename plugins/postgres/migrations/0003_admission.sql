@@ -72,7 +72,7 @@ BEGIN
     IF cardinality(v_created) = cardinality(p_ids) THEN
         RETURN QUERY
         SELECT i.n, 0::smallint, 0::smallint,
-            greatest(moment(i.due_at, i.due_in, v_now) - v_now, 0)
+            until(moment(i.due_at, i.due_in, v_now), v_now)
         FROM unnest(p_due_at, p_due_in) WITH ORDINALITY AS i (due_at, due_in, n);
         RETURN;
     END IF;
@@ -85,7 +85,7 @@ BEGIN
             ELSE 2
         END::smallint,
         coalesce(t.status, 0::smallint),
-        greatest(moment(i.due_at, i.due_in, v_now) - v_now, 0)
+        until(moment(i.due_at, i.due_in, v_now), v_now)
     FROM unnest(p_ids, p_queues, p_due_at, p_due_in) WITH ORDINALITY
         AS i (id, queue, due_at, due_in, n)
     LEFT JOIN tasks t ON t.id = i.id;

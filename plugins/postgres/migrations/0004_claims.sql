@@ -38,7 +38,7 @@ BEGIN
             SELECT at FROM tasks WHERE queue = v_queue AND lane = 1 ORDER BY at LIMIT 1
         ));
     END LOOP;
-    RETURN greatest(v_soonest - p_now, 0);
+    RETURN until(v_soonest, p_now);
 END;
 $$;
 

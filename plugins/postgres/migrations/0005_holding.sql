@@ -102,7 +102,7 @@ BEGIN
         CASE i.verdict WHEN 0 THEN i.status WHEN 5 THEN (i.ending % 8)::smallint END,
         CASE i.verdict WHEN 0 THEN i.due WHEN 5 THEN i.next_attempt_at END,
         i.queue,
-        CASE WHEN i.verdict = 0 THEN greatest(i.due - v_now, 0) END
+        CASE WHEN i.verdict = 0 THEN until(i.due, v_now) END
     FROM item i;
     IF false = ANY (p_plain) THEN
         PERFORM bound_histories(p_ids);
@@ -144,7 +144,7 @@ BEGIN
         FROM item i
         WHERE i.verdict = 0 AND t.id = i.id AND t.generation = i.generation
     )
-    SELECT i.n, i.verdict, i.lease_end, i.queue, greatest(i.lease_end - v_now, 0) FROM item i;
+    SELECT i.n, i.verdict, i.lease_end, i.queue, until(i.lease_end, v_now) FROM item i;
 END;
 $$;
 
