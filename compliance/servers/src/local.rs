@@ -181,6 +181,29 @@ impl LocalServer {
         assert!(sent, "signal {signal} to {self:?}, which runs");
     }
 
+    /// Stops it and its children where they are, as a machine does that pauses.
+    pub fn pause(&self) {
+        self.signal_all("STOP");
+    }
+
+    /// Lets them go on.
+    pub fn resume(&self) {
+        self.signal_all("CONT");
+    }
+
+    fn signal_all(&self, signal: &str) {
+        let pid = self.pid().expect("it runs");
+        // Itself first: it starts no more children then.
+        self.signal(signal);
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        for child in children.unwrap_or_default().split_whitespace() {
+            if let Ok(child) = child.parse() {
+                // It may have ended by itself.
+                send(signal, child);
+            }
+        }
+    }
+
     fn end(&mut self, signal: &str) {
         let Some(mut child) = self.child.take() else { return };
         // Its id is its own until somebody has waited for it.

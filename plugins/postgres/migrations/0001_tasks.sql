@@ -96,8 +96,9 @@ CREATE TABLE tasks (
 
 -- Lists: a queue's tasks by admission.
 CREATE INDEX tasks_queue ON tasks (queue, seq);
--- What is due, in the order of claims. What waits for later is not in its way.
-CREATE INDEX tasks_ready ON tasks (queue, priority DESC, at, seq) WHERE lane = 0;
+-- What is due, in the order of claims. What waits for later is not in its way. ~ turns the order of
+-- priorities around, so that a place in the index is one comparison of rows.
+CREATE INDEX tasks_ready ON tasks (queue, (~priority), at, seq) WHERE lane = 0;
 CREATE INDEX tasks_waiting ON tasks (queue, at) WHERE lane = 1;
 -- What is kept, by its end.
 CREATE INDEX tasks_finished ON tasks (queue, status, finish_seq) WHERE lane = 2;

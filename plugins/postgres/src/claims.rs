@@ -2,19 +2,23 @@
 
 use crate::{
     errors::{Sql, corrupt},
+    heads::Place,
     rows::{self, millis},
     token::StoreId,
 };
-use rdq_spi::{Claim, ClaimParams, ClaimQueue, Claimed};
+use rdq_spi::{Claim, ClaimParams, ClaimQueue, Claimed, QueueName};
 use sqlx::{PgConnection, Row as _};
 use std::time::Duration;
 
-/// Serves claim calls, whose queues stand in the order of their turns, in one transaction.
+/// Serves claim calls, whose queues stand in the order of their turns, in one transaction. Each of
+/// all queues has a head, behind which tasks are looked for. Answered with each claim call: where
+/// the tasks stood that it took.
 pub(crate) async fn claim_due(
     db: &mut PgConnection,
     store_id: StoreId,
     claims: &[ClaimParams],
-) -> Sql<Vec<Claimed>> {
+    heads: &[Place],
+) -> Sql<Vec<(Claimed, Vec<(QueueName, Place)>)>> {
     let queues: Vec<&ClaimQueue> = claims.iter().flat_map(|claim| &claim.queues).collect();
     let lasts: Vec<i32> = claims
         .iter()
@@ -28,6 +32,9 @@ pub(crate) async fn claim_due(
         .bind(queues.iter().map(|queue| queue.queue.as_str()).collect::<Vec<_>>())
         .bind(queues.iter().map(|queue| millis(queue.lease)).collect::<Vec<_>>())
         .bind(queues.iter().map(|queue| millis(queue.lease_max)).collect::<Vec<_>>())
+        .bind(heads.iter().map(|head| head.rank).collect::<Vec<_>>())
+        .bind(heads.iter().map(|head| head.at).collect::<Vec<_>>())
+        .bind(heads.iter().map(|head| head.seq).collect::<Vec<_>>())
         .bind(&firsts[..claims.len()])
         .bind(lasts)
         .bind(
@@ -43,7 +50,7 @@ pub(crate) async fn claim_due(
         .bind(claims.iter().map(|claim| claim.worker_id.as_str()).collect::<Vec<_>>())
         .fetch_all(db)
         .await?;
-    let mut answers: Vec<Claimed> = claims.iter().map(|_| Claimed::default()).collect();
+    let mut answers: Vec<_> = claims.iter().map(|_| (Claimed::default(), Vec::new())).collect();
     let order = |row: &sqlx::postgres::PgRow| -> Sql<(i64, Option<i32>)> {
         Ok((row.try_get("claim")?, row.try_get("n")?))
     };
@@ -55,10 +62,14 @@ pub(crate) async fn claim_due(
             return Err(corrupt("number of a claim"));
         };
         if n.is_some() {
-            answer.claims.push(claim_of(&row, store_id, params)?);
+            let claim = claim_of(&row, store_id, params)?;
+            let (at, seq) = (row.try_get("was_due")?, row.try_get("seq")?);
+            let place = Place { rank: !claim.task.priority, at, seq };
+            answer.1.push((claim.task.queue.clone(), place));
+            answer.0.claims.push(claim);
         } else {
             let next_due_in: Option<i64> = row.try_get("next_due_in")?;
-            answer.next_due_in = next_due_in.map(rows::remaining);
+            answer.0.next_due_in = next_due_in.map(rows::remaining);
         }
     }
     Ok(answers)

@@ -7,6 +7,7 @@ mod storage; // start here
 mod pool;
 mod rounds;
 mod turns;
+mod heads;
 
 mod admission;
 mod claims;
@@ -28,6 +29,7 @@ mod token;
 mod migrations;
 mod checks;
 mod config;
+mod clock;
 mod errors;
 
 pub use config::{DEFAULT_NAMESPACE, OpenError, PostgresOptions};

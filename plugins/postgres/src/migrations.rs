@@ -13,7 +13,8 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0005_holding.sql"),
     include_str!("../migrations/0006_dead_letters.sql"),
     include_str!("../migrations/0007_maintenance.sql"),
-    include_str!("../migrations/0008_plans.sql"),
+    include_str!("../migrations/0008_contract.sql"),
+    include_str!("../migrations/0009_plans.sql"),
 ];
 
 /// The newest version.

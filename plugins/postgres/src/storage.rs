@@ -7,6 +7,7 @@ use crate::{
     config::{OpenError, PostgresOptions},
     dead_letters,
     errors::Sql,
+    heads::Heads,
     holding::{self, Answered},
     listener::Listener,
     migrations, pool,
@@ -29,7 +30,7 @@ use rdq_spi::{
 };
 use sqlx::{Connection as _, PgConnection, Row as _};
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -46,6 +47,7 @@ pub struct PostgresStorage {
     pool: Arc<Pool>,
     store_id: StoreId,
     turns: Turns,
+    heads: Heads,
     waiting: Waiting,
     is_closed: AtomicBool,
 }
@@ -65,8 +67,9 @@ impl PostgresStorage {
         let pool = Arc::new(Pool::new(&options));
         let listener = Listener::start(options, store_id.channel()).await?;
         let waiting = Waiting::start(&pool, listener);
-        let (turns, is_closed) = (Turns::default(), AtomicBool::new(false));
-        Ok(Self { pool, store_id, turns, waiting, is_closed })
+        let (turns, heads) = (Turns::default(), Heads::default());
+        let is_closed = AtomicBool::new(false);
+        Ok(Self { pool, store_id, turns, heads, waiting, is_closed })
     }
 
     /// Runs a batch in as many rounds as it takes for no round to have two items of one task.
@@ -149,6 +152,8 @@ impl PostgresStorage {
                         match admitted {
                             Admitted::Answered(answer, due_in) => {
                                 if let Some(due_in) = due_in {
+                                    let NewTask { queue, priority, due, .. } = &tasks[*index];
+                                    self.heads.admitted(queue, *priority, admission::at(*due));
                                     self.waiting.hint(&tasks[*index].queue, due_in);
                                 }
                                 answers[*index] = Some(answer);
@@ -227,14 +232,21 @@ impl Storage for PostgresStorage {
             self.turns.arrange(&mut claim.queues, claim.limit as usize, |from| &from.queue);
         }
         let store_id = self.store_id;
-        let claims = Arc::new(claims);
+        let queues = claims.iter().flat_map(|claim| &claim.queues);
+        let looks: HashMap<_, _> =
+            queues.clone().map(|from| (from.queue.clone(), self.heads.look(&from.queue))).collect();
+        let heads: Vec<_> = queues.map(|from| looks[&from.queue].behind).collect();
+        let (claims, heads) = (Arc::new(claims), Arc::new(heads));
         let params = Arc::clone(&claims);
         let answers = self.pool.write("claim_due", move |db| {
-            let params = Arc::clone(&params);
-            async move { claims::claim_due(db, store_id, &params).await }.boxed()
+            let (params, heads) = (Arc::clone(&params), Arc::clone(&heads));
+            async move { claims::claim_due(db, store_id, &params, &heads).await }.boxed()
         });
         let answers = answers.await?;
-        for (claimed, params) in answers.iter().zip(claims.iter()) {
+        for ((claimed, places), params) in answers.iter().zip(claims.iter()) {
+            for (queue, place) in places {
+                self.heads.took(queue, looks[queue], *place);
+            }
             for claim in &claimed.claims {
                 self.waiting.hint_of_lease(&claim.task.queue, claim.lease);
             }
@@ -245,7 +257,7 @@ impl Storage for PostgresStorage {
                 served.difference(&expected).for_each(|queue| self.turns.serve(queue));
             }
         }
-        Ok(answers.into_iter().map(Ok).collect())
+        Ok(answers.into_iter().map(|(claimed, _)| Ok(claimed)).collect())
     }
 
     async fn extend_leases(&self, leases: Vec<ExtendParams>) -> Result<Vec<Result<Extended>>> {
@@ -269,7 +281,12 @@ impl Storage for PostgresStorage {
             resolutions,
             |resolution| &resolution.claim.task_id,
             move |db, items| async move { holding::resolve(db, store_id, &items).await }.boxed(),
-            |queue, due_in| self.waiting.hint(queue, due_in),
+            |queue, due_in| {
+                if due_in.is_zero() {
+                    self.heads.disturb(queue);
+                }
+                self.waiting.hint(queue, due_in);
+            },
         )
         .await
     }
@@ -342,6 +359,7 @@ impl Storage for PostgresStorage {
         });
         let step = step.await?;
         if step.count > 0 && !params.dry_run {
+            self.heads.disturb(&params.queue);
             self.waiting.hint(&params.queue, params.delay);
         }
         Ok(step)

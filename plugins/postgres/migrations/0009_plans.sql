@@ -11,7 +11,9 @@ BEGIN
         SELECT oid::regprocedure FROM pg_proc
         WHERE pronamespace = current_schema::regnamespace AND proname IN (
             'enqueue_batch', 'claim_batch', 'resolve_batch', 'extend_batch', 'cancel_batch',
-            'redrive_step', 'purge_step', 'sweep_step'
+            'redrive_step', 'purge_step', 'sweep_step',
+            'enqueue', 'claim_due', 'extend_lease', 'complete', 'reschedule', 'dead_letter',
+            'release'
         )
     LOOP
         FOREACH v_setting IN ARRAY ARRAY[
