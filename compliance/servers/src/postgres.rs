@@ -11,7 +11,7 @@ use tokio::sync::OnceCell;
 /// Gives the URL of a server that tests may make and drop schemas on.
 pub const VARIABLE: &str = "RDQ_TEST_POSTGRES_URL";
 
-const IMAGE: Image = Image {
+pub(crate) const IMAGE: Image = Image {
     name: "postgres",
     tag: "17",
     port: 5432,
