@@ -13,7 +13,8 @@ use std::time::Duration;
 
 pub(crate) const LONG: Duration = Duration::from_secs(3_600);
 
-/// Whether this test can run; says why not.
+/// Whether this test is to be left out, for want of a server; says why.
+#[allow(clippy::needless_pass_by_value, reason = "it is made for this call")]
 pub(crate) fn is_ignored(missing: Option<String>) -> bool {
     if let Some(reason) = &missing {
         eprintln!("ignored: {reason}");
