@@ -63,9 +63,9 @@ impl PostgresStorage {
         let store_id: Vec<u8> = store.try_get("store_id")?;
         let store_id = store_id.try_into().map_err(|_| crate::errors::corrupt("store_id"))?;
         let store_id = StoreId(store_id);
-        db.close().await?;
         let pool = Arc::new(Pool::new(&options));
-        let listener = Listener::start(options, store_id.channel()).await?;
+        let listener = Listener::start(options, store_id.channel(), &mut db).await?;
+        db.close().await?;
         let waiting = Waiting::start(&pool, listener);
         let (turns, heads) = (Turns::default(), Heads::default());
         let is_closed = AtomicBool::new(false);
