@@ -1,9 +1,10 @@
 //! The compliance kit through a real server, once with each storage behind it. No case is here.
 
-use rdq_compliance::{Fixture, check};
+use rdq_compliance::{Fixture, Random, check};
 use rdq_daemon::{ServeArgs, Server};
 use rdq_remote::RemoteStorage;
 use rdq_spi::{Capabilities, Durability, Storage};
+use rdq_test_servers::postgres::{self, PostgresServer};
 use std::{path::PathBuf, sync::Arc};
 use tokio::sync::Mutex;
 
@@ -97,12 +98,39 @@ impl Fixture for SqliteBehind {
     }
 }
 
+/// A schema of its own on a database that all cases share.
+struct PostgresBehind(Served);
+
+impl Fixture for PostgresBehind {
+    const CAPABILITIES: Capabilities = Capabilities { durability: Durability::PowerCut, ..MEMORY };
+    const THROUGH_ENGINE: bool = true;
+
+    async fn create() -> Self {
+        let database = PostgresServer::shared().await.expect("a PostgreSQL server");
+        let namespace = format!("kit_{:016x}", Random::any_seed());
+        Self(Served::start(format!("{}?namespace={namespace}", database.url())).await)
+    }
+
+    async fn open(&self) -> Arc<dyn Storage> {
+        self.0.open().await
+    }
+
+    async fn restart(&self) {
+        self.0.restart().await;
+    }
+}
+
 fn main() {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let mut failed = 0;
     println!("through a server with `memory:` behind it");
     failed += check::<MemoryBehind>(arguments.clone()).failed;
     println!("through a server with `sqlite:` behind it");
-    failed += check::<SqliteBehind>(arguments).failed;
+    failed += check::<SqliteBehind>(arguments.clone()).failed;
+    println!("through a server with `postgres:` behind it");
+    match postgres::missing() {
+        None => failed += check::<PostgresBehind>(arguments).failed,
+        Some(reason) => println!("all ignored: {reason}"),
+    }
     std::process::exit(if failed > 0 { 101 } else { 0 });
 }

@@ -1,0 +1,67 @@
+//! Real databases for tests. Each is a server whose address the environment gives, else a program
+//! that is installed here, started on a free port in a temporary folder, else a container.
+//!
+//! It knows nothing of rdq and speaks to no database: it starts and ends them. Nothing that it
+//! started outlives the test process, however that ends.
+//!
+//! A module for each database; they share the three ways and nothing else.
+
+pub mod postgres;
+
+mod address;
+mod container;
+mod local;
+mod watchdog;
+
+pub use local::LocalServer;
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// No address is given, no program is installed, no container engine answers.
+    #[error(
+        "no {what}: set {variable}, install it (Debian package {package}), or start a container \
+         engine"
+    )]
+    Missing {
+        /// What was looked for.
+        what: &'static str,
+        /// The variable that gives an address.
+        variable: &'static str,
+        /// The package that has the program.
+        package: &'static str,
+    },
+    /// The system refused something.
+    #[error("{what}")]
+    Io {
+        /// What.
+        what: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The program ended, or did not get ready.
+    #[error("{program} did not start; it said:\n{output}")]
+    NotReady {
+        /// Which.
+        program: String,
+        /// What it wrote.
+        output: String,
+    },
+    /// The container engine refused.
+    #[error("the container did not start")]
+    Container(#[from] testcontainers::TestcontainersError),
+}
+
+impl StartError {
+    fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+        let what = what.into();
+        |source| Self::Io { what, source }
+    }
+}
+
+/// Whether a missing server is a failure: in CI all backends are demanded; to a person, tests that
+/// need one are reported as ignored.
+pub fn all_are_demanded() -> bool {
+    std::env::var("CI").is_ok_and(|ci| ci == "true")
+}
