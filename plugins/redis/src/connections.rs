@@ -25,6 +25,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// whoever gives up does not know what became of the call.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// A library that is gone is loaded so often for one call: it may go again in between.
+const LOADS_MAX: usize = 3;
+
 /// The names of what the store holds, in the order in which functions take them. They have one hash
 /// tag, so that a cluster keeps them together.
 const KEYS: [&str; 8] =
@@ -109,15 +112,18 @@ impl Connections {
     ) -> Result<Reply> {
         let command = self.command(operation, args);
         let mut connection = self.get(operation).await?;
-        let mut answer = connection.req_packed_command(&command).await;
-        if matches!(&answer, Err(error) if errors::classify(error) == Class::NoFunction) {
+        let mut answer = ask(&mut connection, &command).await;
+        for _ in 0..LOADS_MAX {
+            if !matches!(&answer, Err(error) if errors::classify(error) == Class::NoFunction) {
+                break;
+            }
             // It was refused as a whole, so that it can be repeated.
             self.load(&mut connection)
                 .await
                 .map_err(|error| errors::answer(operation, Access::Reads, error))?;
-            answer = connection.req_packed_command(&command).await;
+            answer = ask(&mut connection, &command).await;
         }
-        let error = match answer.and_then(Value::extract_error) {
+        let error = match answer {
             Ok(value) => return Ok(Reply(value)),
             Err(error) => error,
         };
@@ -144,10 +150,17 @@ impl Connections {
     ) -> std::result::Result<(), RedisError> {
         let mut load = redis::cmd("FUNCTION");
         load.arg("LOAD").arg(self.library.text());
-        let answer = connection.req_packed_command(&load).await.and_then(Value::extract_error);
-        match answer {
+        match ask(connection, &load).await {
             Err(error) if error.detail().is_some_and(|it| it.contains("already exists")) => Ok(()),
             answer => answer.map(drop),
         }
     }
+}
+
+/// Asks the server. Its refusal is an error too.
+pub(crate) async fn ask(
+    connection: &mut Connection,
+    command: &redis::Cmd,
+) -> std::result::Result<Value, RedisError> {
+    connection.req_packed_command(command).await.and_then(Value::extract_error)
 }

@@ -87,10 +87,7 @@ pub(crate) fn answer(operation: &'static str, access: Access, error: RedisError)
 }
 
 /// No connection: nothing was sent.
-pub(crate) fn unreachable(
-    operation: &'static str,
-    source: impl Into<BoxError>,
-) -> StorageError {
+pub(crate) fn unreachable(operation: &'static str, source: impl Into<BoxError>) -> StorageError {
     StorageError::Unavailable { operation, source: source.into() }
 }
 

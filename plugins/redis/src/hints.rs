@@ -166,9 +166,7 @@ fn soonest(timer: &mut Pin<Box<Sleep>>, due_in: Duration) {
     }
 }
 
-async fn in_time<T>(
-    answer: impl Future<Output = Result<T, RedisError>>,
-) -> Result<T, RedisError> {
+async fn in_time<T>(answer: impl Future<Output = Result<T, RedisError>>) -> Result<T, RedisError> {
     timeout(ANSWER_TIMEOUT, answer).await.unwrap_or_else(|_| Err(lost()))
 }
 

@@ -46,10 +46,9 @@ fn text(packer: Packer, error: Option<&AttemptError>, extra: &[u8]) -> Packer {
 /// Stack and detail; nothing if there are none.
 pub(crate) fn heavy(error: Option<&AttemptError>) -> Bytes {
     match error {
-        Some(error) if !error.stack.is_empty() || !error.detail.is_empty() => Packer::default()
-            .block(error.detail.as_bytes())
-            .block(error.stack.as_bytes())
-            .done(),
+        Some(error) if !error.stack.is_empty() || !error.detail.is_empty() => {
+            Packer::default().block(error.detail.as_bytes()).block(error.stack.as_bytes()).done()
+        }
         _ => Bytes::new(),
     }
 }

@@ -158,7 +158,8 @@ pub(crate) fn dlq_list(params: &DlqListParams, before: i64) -> Args {
 }
 
 pub(crate) fn redrive(params: &RedriveParams, before: i64) -> Args {
-    let mut args = selection(&params.queue, &params.selection, params.dry_run, before, params.limit);
+    let mut args =
+        selection(&params.queue, &params.selection, params.dry_run, before, params.limit);
     #[expect(clippy::cast_precision_loss, reason = "exact up to 104 days, and never off by 1 ms")]
     let millis = |duration: std::time::Duration| duration.as_nanos() as f64 / 1e6;
     let times = Packer::default().f64(millis(params.delay)).f64(millis(params.spacing));

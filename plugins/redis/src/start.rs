@@ -3,10 +3,10 @@
 
 use crate::{
     config::{OpenError, RedisConfig},
-    connections::Connections,
+    connections::{Connections, ask},
 };
 use rdq_spi::{Durability, StorageError};
-use redis::{FromRedisValue as _, RedisError, Value, aio::ConnectionLike as _};
+use redis::{FromRedisValue as _, RedisError, Value};
 
 /// The layout of the data that this build writes.
 const SCHEMA: u8 = 1;
@@ -15,14 +15,11 @@ const SCHEMA: u8 = 1;
 pub(crate) async fn open(config: &RedisConfig) -> Result<(Connections, Durability), OpenError> {
     let connections = Connections::new(config).map_err(OpenError::Address)?;
     let mut connection = connections.get("open").await.map_err(of_connecting)?;
-    let mut ask = async |command: &redis::Cmd| -> Result<Value, RedisError> {
-        connection.req_packed_command(command).await.and_then(Value::extract_error)
-    };
-    let info = ask(&redis::cmd("INFO")).await.map_err(OpenError::Server)?;
+    let info = ask(&mut connection, &redis::cmd("INFO")).await.map_err(OpenError::Server)?;
     let info = String::from_redis_value(info).map_err(|error| OpenError::Server(error.into()))?;
     check(&info)?;
     let state = connections.state_key();
-    let found = ask(redis::cmd("GETRANGE").arg(state).arg(0).arg(0)).await;
+    let found = ask(&mut connection, redis::cmd("GETRANGE").arg(state).arg(0).arg(0)).await;
     if let Value::BulkString(version) = found.map_err(OpenError::Server)?
         && let Some(found) = version.first().copied()
         && found > SCHEMA
@@ -30,7 +27,7 @@ pub(crate) async fn open(config: &RedisConfig) -> Result<(Connections, Durabilit
         return Err(OpenError::NewerSchema { found, known: SCHEMA });
     }
     // Many services bar CONFIG; then the weaker promise is made.
-    let fsync = ask(redis::cmd("CONFIG").arg("GET").arg("appendfsync")).await;
+    let fsync = ask(&mut connection, redis::cmd("CONFIG").arg("GET").arg("appendfsync")).await;
     let fsync = fsync.ok().and_then(|it| Vec::<String>::from_redis_value(it).ok());
     let durability = durability(&info, fsync.as_deref().unwrap_or_default());
     if durability == Durability::None {
@@ -88,7 +85,9 @@ mod tests {
     #[test]
     fn a_server_that_may_lose_tasks_is_refused_and_the_setting_named() {
         let info = |version, policy, role| {
-            format!("# Server\r\nredis_version:{version}\r\nmaxmemory_policy:{policy}\r\nrole:{role}\r\n")
+            format!(
+                "# Server\r\nredis_version:{version}\r\nmaxmemory_policy:{policy}\r\nrole:{role}\r\n"
+            )
         };
         assert!(check(&info("7.0.15", "noeviction", "master")).is_ok());
         for (info, expected) in [

@@ -6,11 +6,11 @@ use crate::{
     connections::Connections,
     errors::{Access, corrupt},
     hints::Hints,
+    packing::Unpacker,
     position::{self, List},
     replies::{Reply, next},
     requests::{self, Args},
     rows, start,
-    packing::Unpacker,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -97,7 +97,8 @@ impl Storage for RedisStorage {
         tasks.into_iter().for_each(|task| requests::new_task(&mut args, task));
         self.call_each("enqueue", Writes, ids, args, |reply, id: &TaskId| {
             let answer = reply.number()?;
-            let admission = |created| Some(Admission { created, status: rows::status_of(answer / 10)? });
+            let admission =
+                |created| Some(Admission { created, status: rows::status_of(answer / 10)? });
             Some(match answer % 10 {
                 1 => Ok(admission(true)?),
                 2 => Ok(admission(false)?),
@@ -257,9 +258,8 @@ enum Standing {
 }
 
 fn standing(code: u8, task: &TaskId) -> Option<Standing> {
-    let stale = |detail| {
-        Standing::Refused(StorageError::StaleClaim { task_id: task.clone(), detail })
-    };
+    let stale =
+        |detail| Standing::Refused(StorageError::StaleClaim { task_id: task.clone(), detail });
     Some(match code {
         0 => Standing::Holds,
         1 => Standing::Replayed,

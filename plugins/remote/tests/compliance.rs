@@ -4,7 +4,14 @@ use rdq_compliance::{Fixture, check};
 use rdq_daemon::{ServeArgs, Server};
 use rdq_remote::RemoteStorage;
 use rdq_spi::{Capabilities, Durability, Storage};
-use std::{path::PathBuf, sync::Arc};
+use rdq_test_servers::redis::{Flavor, RedisServer};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 use tokio::sync::Mutex;
 
 /// A server of its own on free ports. It ends with the fixture.
@@ -97,12 +104,43 @@ impl Fixture for SqliteBehind {
     }
 }
 
+/// A namespace of its own on a server that all cases share; what is restarted is rdq.
+struct RedisBehind(Served);
+
+impl Fixture for RedisBehind {
+    const CAPABILITIES: Capabilities = Capabilities { durability: Durability::PowerCut, ..MEMORY };
+    const THROUGH_ENGINE: bool = true;
+
+    async fn create() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let redis = RedisServer::shared(Flavor::Redis).await.expect("a Redis server");
+        let namespace = format!("remote-{}-{number}", std::process::id());
+        Self(Served::start(format!("{}?namespace={namespace}", redis.url())).await)
+    }
+
+    async fn open(&self) -> Arc<dyn Storage> {
+        self.0.open().await
+    }
+
+    async fn restart(&self) {
+        self.0.restart().await;
+    }
+}
+
 fn main() {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let mut failed = 0;
     println!("through a server with `memory:` behind it");
     failed += check::<MemoryBehind>(arguments.clone()).failed;
     println!("through a server with `sqlite:` behind it");
-    failed += check::<SqliteBehind>(arguments).failed;
+    failed += check::<SqliteBehind>(arguments.clone()).failed;
+    match Flavor::Redis.missing() {
+        Some(reason) => println!("with `redis:` behind it: all ignored: {reason}"),
+        None => {
+            println!("through a server with `redis:` behind it");
+            failed += check::<RedisBehind>(arguments).failed;
+        }
+    }
     std::process::exit(if failed > 0 { 101 } else { 0 });
 }

@@ -72,9 +72,10 @@ fn crates_import_what_the_table_says_and_nothing_else() {
         ("rdq-engine", &["rdq-spi"], &["rdq-memory"]),
         ("rdq-memory", &["rdq-spi"], &["rdq-compliance"]),
         ("rdq-sqlite", &["rdq-spi"], &["rdq-compliance"]),
-        ("rdq-remote", &["rdq-proto", "rdq-spi"], &["rdq-compliance", "rdq-daemon"]),
+        ("rdq-redis", &["rdq-spi"], &["rdq-compliance", "rdq-test-servers"]),
+        ("rdq-remote", &["rdq-proto", "rdq-spi"], &["rdq-compliance", "rdq-daemon", "rdq-test-servers"]),
         ("rdq-compliance", &["rdq-spi"], &["rdq-memory"]),
-        ("rdq-store", &["rdq-memory", "rdq-remote", "rdq-spi", "rdq-sqlite"], &[]),
+        ("rdq-store", &["rdq-memory", "rdq-redis", "rdq-remote", "rdq-spi", "rdq-sqlite"], &[]),
         ("rdq-daemon", &["rdq-engine", "rdq-proto", "rdq-spi", "rdq-store"], &[]),
         ("rdq-cli", &["rdq-compliance", "rdq-daemon", "rdq-proto", "rdq-remote", "rdq-spi"], &[]),
     ];

@@ -8,7 +8,8 @@ use std::sync::Arc;
 pub enum OpenError {
     /// The URL names no storage of this build.
     #[error(
-        "`{url}` names no storage; use `sqlite:PATH`, `memory:` or `http://HOST:PORT` of another rdq"
+        "`{url}` names no storage; use `sqlite:PATH`, `redis://HOST:PORT`, `memory:` or \
+         `http://HOST:PORT` of another rdq"
     )]
     UnknownUrl {
         /// The URL, without secrets.
@@ -18,6 +19,10 @@ pub enum OpenError {
     #[cfg(feature = "sqlite")]
     #[error("{}", chain(.0))]
     Sqlite(#[from] rdq_sqlite::OpenError),
+    /// The Redis server could not be used.
+    #[cfg(feature = "redis")]
+    #[error("{}", chain(.0))]
+    Redis(#[from] rdq_redis::OpenError),
     /// The other server could not be used.
     #[error("{}", chain(.0))]
     Storage(#[from] StorageError),
@@ -42,6 +47,11 @@ pub async fn open(url: &str) -> Result<Arc<dyn Storage>, OpenError> {
         Some(("sqlite", path)) if !path.is_empty() => {
             let options = rdq_sqlite::SqliteOptions::default();
             Ok(Arc::new(rdq_sqlite::SqliteStorage::open(path.as_ref(), options).await?))
+        }
+        #[cfg(feature = "redis")]
+        Some(("redis", _)) => {
+            let config = rdq_redis::RedisConfig::from_url(url)?;
+            Ok(Arc::new(rdq_redis::RedisStorage::connect(config).await?))
         }
         #[cfg(feature = "remote")]
         Some(("http" | "https", _)) => Ok(Arc::new(rdq_remote::RemoteStorage::connect(url).await?)),

@@ -1,5 +1,5 @@
--- Tasks as they are answered, and pages of them. Each walk looks at a bounded number of tasks, since
--- nobody else is served meanwhile.
+-- Tasks as they are answered, and pages of them. Each walk looks at a bounded number of tasks,
+-- since nobody else is served meanwhile.
 
 local EXAMINED_MAX = 2000
 local CHUNK = 200

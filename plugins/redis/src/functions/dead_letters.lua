@@ -31,8 +31,8 @@ local function dlq_list(keys, args)
   return page(tx, p.queue, FINISHED[DEAD], p, function(r) return lets_through(p.filter, r) end)
 end
 
--- The dead letters of one step, and the number to go on below.
-local function select_dead(tx, p, ids)
+-- The dead letters of one step, as far as `may_take` goes, and the number to go on below.
+local function select_dead(tx, p, ids, may_take)
   local selected = {}
   if p.selection ~= SELECTION_IDS then
     local is_over = false
@@ -40,6 +40,7 @@ local function select_dead(tx, p, ids)
       if #selected >= p.limit then return false end
       local passes = lets_through(p.filter, r)
       is_over = passes == nil
+      if passes and not may_take(tx, r) then return false end
       if passes then selected[#selected + 1] = r end
       return not is_over
     end)
@@ -56,10 +57,16 @@ local function select_dead(tx, p, ids)
     end
   end
   table.sort(selected, function(a, b) return a.finished > b.finished end)
-  if #selected <= p.limit then return selected, -1 end
-  for at = #selected, p.limit + 1, -1 do selected[at] = nil end
-  return selected, selected[p.limit].finished
+  local taken = 0
+  while taken < math.min(#selected, p.limit) and may_take(tx, selected[taken + 1]) do
+    taken = taken + 1
+  end
+  if taken == #selected then return selected, -1 end
+  for at = #selected, taken + 1, -1 do selected[at] = nil end
+  return selected, selected[taken].finished
 end
+
+local function any_number() return true end
 
 local function revive(tx, r, due)
   r.ending, r.attempt_count, r.redrive_count = ENDING_NONE, 0, plus_one(r.redrive_count)
@@ -77,7 +84,7 @@ local function redrive(keys, args)
   local tx = begin(keys)
   local p = read_dlq(args[1])
   local delay, spacing = struct.unpack('>dd', args[2])
-  local selected, rest = select_dead(tx, p, ids_from(args, 3))
+  local selected, rest = select_dead(tx, p, ids_from(args, 3), any_number)
   if p.is_dry == 0 then
     for at, r in ipairs(selected) do
       change(tx, r, revive, instant(tx.now + math.ceil(delay + (at - 1) * spacing)))
@@ -90,7 +97,7 @@ end
 local function purge(keys, args)
   local tx = begin(keys)
   local p = read_dlq(args[1])
-  local selected, rest = select_dead(tx, p, ids_from(args, 2))
+  local selected, rest = select_dead(tx, p, ids_from(args, 2), may_remove)
   if p.is_dry == 0 then
     for _, r in ipairs(selected) do remove(tx, r) end
     finish(tx)

@@ -18,7 +18,8 @@ local function list(keys, args)
   return page(tx, p.queue, ADMITTED, p, function(r) return status < 0 or r.status == status end)
 end
 
--- The due time of the oldest task that is pending and due: the first of each priority is its oldest.
+-- The due time of the oldest task that is pending and due: the first of each priority is its
+-- oldest.
 local function oldest_due(tx, queue)
   local oldest
   local from, to = '[' .. lane_of(queue, READY), '(' .. lane_end(queue, READY)

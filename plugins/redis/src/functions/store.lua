@@ -28,6 +28,7 @@ local function begin(keys)
     index = {}, -- by member; false removes
     news = {}, -- by queue: when something of it is due
     emptied = {}, -- queues that a task was removed from
+    removed = 0, -- tasks, and records of their histories
   }
   -- Read once: on older servers it moves within a call.
   local time = redis.call('TIME')

@@ -8,8 +8,8 @@ local function is_old(tx, r, kind, value)
   return r.finished_at < value
 end
 
--- Takes the tasks of a lane in its order while `is_due`, at most `limit`; says whether there is
--- more.
+-- Takes the tasks of a lane in its order while `is_due`, at most `limit` and as far as `apply` goes;
+-- says whether there is more.
 local function sweep_lane(tx, queue, lane, key_len, limit, is_due, apply)
   local members = range(tx, queue, lane, limit + 1)
   local ids, done = {}, 0
@@ -18,8 +18,10 @@ local function sweep_lane(tx, queue, lane, key_len, limit, is_due, apply)
   for _, id in ipairs(ids) do
     local r = find(tx, id)
     if not is_due(r) then break end
-    if done == limit then return done, true end
-    apply(tx, r)
+    if done == limit or not apply(r) then
+      send_index(tx)
+      return done, true
+    end
     done = done + 1
   end
   send_index(tx)
@@ -38,9 +40,17 @@ local function sweep(keys, args)
     has_more = has_more or more
     return done
   end
+  local function remove_kept(r)
+    local may = may_remove(tx, r)
+    if may then remove(tx, r) end
+    return may
+  end
   if p.expires == 1 then
     local function is_due(r) return r.expires_at <= tx.now end
-    expired = run(EXPIRING, BY_TIME_LEN, is_due, function(_, r) change(tx, r, expire) end)
+    expired = run(EXPIRING, BY_TIME_LEN, is_due, function(r)
+      change(tx, r, expire)
+      return true
+    end)
   end
   for _, kept in ipairs({
     { FINISHED[SUCCEEDED], p.succeeded, p.succeeded_age },
@@ -49,12 +59,12 @@ local function sweep(keys, args)
   }) do
     if kept[2] ~= KEEP then
       local function is_due(r) return is_old(tx, r, kept[2], kept[3]) end
-      removed = removed + run(kept[1], 8, is_due, remove)
+      removed = removed + run(kept[1], 8, is_due, remove_kept)
     end
   end
   if p.dead == 1 then
     local function is_due(r) return instant(r.finished_at + r.retention) <= tx.now end
-    removed = removed + run(DEAD_OWN, BY_TIME_LEN, is_due, remove)
+    removed = removed + run(DEAD_OWN, BY_TIME_LEN, is_due, remove_kept)
   end
   finish(tx)
   return { expired, removed, has_more and 1 or 0 }

@@ -23,6 +23,17 @@ local function insert(tx, r)
   place(tx, r)
 end
 
+-- One call removes so many tasks and records of theirs at most: it keeps others waiting. One task
+-- is always removed.
+local REMOVED_MAX = 20000
+
+local function may_remove(tx, r)
+  local removed = tx.removed + 1 + r.next
+  if tx.removed > 0 and removed > REMOVED_MAX then return false end
+  tx.removed = removed
+  return true
+end
+
 local function remove(tx, r)
   displace(tx, r)
   tx.records[r.id], tx.changed[r.id] = false, true
