@@ -21,6 +21,7 @@ use std::{
 pub(crate) struct Served {
     server: Server,
     namespace: String,
+    is_cluster_node: bool,
 }
 
 enum Server {
@@ -45,20 +46,25 @@ impl Served {
 
     /// The only node of a cluster.
     pub(crate) async fn start_cluster_node(flavor: Flavor) -> Self {
-        let served = Self::start_with(flavor, &["--cluster-enabled", "yes"]).await;
-        let mut assign = redis::cmd("CLUSTER");
-        served.ask(assign.arg("ADDSLOTSRANGE").arg(0).arg(16_383));
-        // It serves once it has noticed that all slots are its own.
-        while served.ask(redis::cmd("CLUSTER").arg("INFO")).contains("cluster_state:fail") {
+        let mut served = Self::start_with(flavor, &["--cluster-enabled", "yes"]).await;
+        served.is_cluster_node = true;
+        served.ask(redis::cmd("CLUSTER").arg("ADDSLOTSRANGE").arg(0).arg(16_383));
+        served.wait_for_cluster();
+        served
+    }
+
+    /// A node serves once it has noticed that all slots are its own.
+    fn wait_for_cluster(&self) {
+        while !self.ask(redis::cmd("CLUSTER").arg("INFO")).contains("cluster_state:ok") {
             std::thread::sleep(Duration::from_millis(20));
         }
-        served
     }
 
     fn on(server: Server) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self { server, namespace: format!("test-{}-{number}", std::process::id()) }
+        let namespace = format!("test-{}-{number}", std::process::id());
+        Self { server, namespace, is_cluster_node: false }
     }
 
     /// The URL of the server, without the namespace.
@@ -99,6 +105,9 @@ impl Served {
         if let Server::Own(_) = self.server {
             self.process(LocalServer::kill);
             self.process(LocalServer::start_again).expect("the server starts again");
+        }
+        if self.is_cluster_node {
+            self.wait_for_cluster();
         }
     }
 
