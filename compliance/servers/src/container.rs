@@ -54,3 +54,41 @@ impl Container {
         Ok(Self { host, port, _running: Box::new(container), _watchdog: watchdog })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{postgres, redis};
+
+    /// The lines of a service in `docker-compose.yml`, which has no deeper structure than it needs.
+    fn service(name: &str) -> Vec<String> {
+        let compose = include_str!("../../../docker-compose.yml");
+        let of_service = compose.lines().skip_while(|line| *line != format!("  {name}:")).skip(1);
+        of_service
+            .take_while(|line| line.starts_with("    "))
+            .map(|line| line.trim().to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn people_and_tests_run_the_same_images_with_the_same_settings() {
+        for (name, image, host_port) in [
+            ("postgres", &postgres::IMAGE, 5432),
+            ("redis", &redis::REDIS, 6379),
+            ("valkey", &redis::VALKEY, 6380),
+        ] {
+            let Image { name: repository, tag, port, environment, command, ready: _ } = image;
+            let words: Vec<_> = command.iter().map(|word| format!("{word:?}")).collect();
+            let mut expected = vec![
+                format!("image: {repository}:{tag}"),
+                format!("command: [{}]", words.join(", ")),
+                format!("- \"127.0.0.1:{host_port}:{port}\""),
+            ];
+            expected.extend(environment.iter().map(|(name, value)| format!("{name}: {value}")));
+            let service = service(name);
+            for line in expected {
+                assert!(service.contains(&line), "{name} has no `{line}`: {service:#?}");
+            }
+        }
+    }
+}

@@ -15,6 +15,8 @@ use tempfile::TempDir;
 /// Looks for the sign of a start so often, for so long: a first start on a busy machine is slow.
 const READY_POLL: Duration = Duration::from_millis(20);
 const READY_POLLS: u32 = 3_000;
+/// Children of a killed server end by themselves, soon.
+const STARTS_TRIED: u32 = 200;
 /// A port that was free may be taken before the program has it.
 const PORTS_TRIED: u32 = 5;
 
@@ -29,6 +31,8 @@ pub(crate) struct Spec {
     pub(crate) settings: Vec<String>,
     /// The program writes this when it serves.
     pub(crate) ready: &'static str,
+    /// It writes this, and ends, while children of one that was killed are still ending.
+    pub(crate) not_yet: Option<&'static str>,
     /// The signal that ends it and all its children at once.
     pub(crate) end_signal: &'static str,
 }
@@ -115,6 +119,20 @@ impl LocalServer {
 
     /// Starts it on its data and its port once it has ended, and waits until it serves.
     pub fn start_again(&mut self) -> Result<(), StartError> {
+        for _ in 0..STARTS_TRIED {
+            match self.try_start() {
+                Err(StartError::NotReady { output, .. })
+                    if self.spec.not_yet.is_some_and(|text| output.contains(text)) =>
+                {
+                    std::thread::sleep(READY_POLL);
+                }
+                started => return started,
+            }
+        }
+        self.try_start()
+    }
+
+    fn try_start(&mut self) -> Result<(), StartError> {
         let written = self.output().len();
         let mut command = command(&self.spec.program, self.folder.path(), self.spec.account)?;
         let child = command
@@ -161,6 +179,29 @@ impl LocalServer {
     pub fn signal(&self, signal: &str) {
         let sent = self.pid().is_some_and(|pid| send(signal, pid));
         assert!(sent, "signal {signal} to {self:?}, which runs");
+    }
+
+    /// Stops it and its children where they are, as a machine does that pauses.
+    pub fn pause(&self) {
+        self.signal_all("STOP");
+    }
+
+    /// Lets them go on.
+    pub fn resume(&self) {
+        self.signal_all("CONT");
+    }
+
+    fn signal_all(&self, signal: &str) {
+        let pid = self.pid().expect("it runs");
+        // Itself first: it starts no more children then.
+        self.signal(signal);
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        for child in children.unwrap_or_default().split_whitespace() {
+            if let Ok(child) = child.parse() {
+                // It may have ended by itself.
+                send(signal, child);
+            }
+        }
     }
 
     fn end(&mut self, signal: &str) {

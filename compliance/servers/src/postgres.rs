@@ -11,7 +11,7 @@ use tokio::sync::OnceCell;
 /// Gives the URL of a server that tests may make and drop schemas on.
 pub const VARIABLE: &str = "RDQ_TEST_POSTGRES_URL";
 
-const IMAGE: Image = Image {
+pub(crate) const IMAGE: Image = Image {
     name: "postgres",
     tag: "17",
     port: 5432,
@@ -141,6 +141,7 @@ fn start_local(programs: &Path, settings: Vec<String>) -> Result<LocalServer, St
         },
         settings,
         ready: "database system is ready to accept connections",
+        not_yet: Some("is still in use"),
         end_signal: "QUIT",
     };
     LocalServer::start(spec, |folder, account| {

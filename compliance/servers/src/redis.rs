@@ -21,7 +21,7 @@ pub enum Flavor {
 /// Every write is on disk before it is acknowledged.
 const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
-const REDIS: Image = Image {
+pub(crate) const REDIS: Image = Image {
     name: "redis",
     tag: "7.4",
     port: 6379,
@@ -30,7 +30,7 @@ const REDIS: Image = Image {
     ready: ("Ready to accept connections", 1),
 };
 
-const VALKEY: Image = Image {
+pub(crate) const VALKEY: Image = Image {
     name: "valkey/valkey",
     tag: "9.0",
     port: 6379,
@@ -174,6 +174,7 @@ fn start_local(program: PathBuf, settings: Vec<String>) -> Result<LocalServer, S
         },
         settings,
         ready: "Ready to accept connections",
+        not_yet: None,
         end_signal: "TERM",
     };
     LocalServer::start(spec, |_, _| Ok(()))

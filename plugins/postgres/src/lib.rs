@@ -1,1 +1,36 @@
-//! The PostgreSQL storage of rdq.
+//! The PostgreSQL storage of rdq: all tasks in one schema of a database that many servers share.
+//!
+//! Nothing here retries a task, classifies an error or reads a payload: the engine does.
+#![doc = include_str!("../README.md")]
+
+mod storage; // start here
+mod pool;
+mod rounds;
+mod turns;
+mod heads;
+
+mod admission;
+mod claims;
+mod holding;
+mod dead_letters;
+mod sweeps;
+mod queues;
+mod reads;
+
+mod waiting;
+mod notifier;
+mod listener;
+
+mod history;
+mod rows;
+mod position;
+mod token;
+
+mod migrations;
+mod checks;
+mod config;
+mod clock;
+mod errors;
+
+pub use config::{DEFAULT_NAMESPACE, OpenError, PostgresOptions};
+pub use storage::PostgresStorage;

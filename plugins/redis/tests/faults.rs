@@ -56,9 +56,9 @@ async fn a_pause_longer_than_the_leases_makes_no_second_claim() {
     let crew = Crew::start(&served).await;
     for _ in 0..2 {
         crew.works_on().await;
-        served.process(|server| server.signal("STOP"));
+        served.process(|server| server.pause());
         tokio::time::sleep(3 * crew::LEASE).await;
-        served.process(|server| server.signal("CONT"));
+        served.process(|server| server.resume());
     }
     crew.finish(&served).await;
 }

@@ -1,17 +1,14 @@
 //! The compliance kit through a real server, once with each storage behind it. No case is here.
 
-use rdq_compliance::{Fixture, check};
+use rdq_compliance::{Fixture, Random, check};
 use rdq_daemon::{ServeArgs, Server};
 use rdq_remote::RemoteStorage;
 use rdq_spi::{Capabilities, Durability, Storage};
-use rdq_test_servers::redis::{Flavor, RedisServer};
-use std::{
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+use rdq_test_servers::{
+    postgres::{self, PostgresServer},
+    redis::{Flavor, RedisServer},
 };
+use std::{path::PathBuf, sync::Arc};
 use tokio::sync::Mutex;
 
 /// A server of its own on free ports. It ends with the fixture.
@@ -104,6 +101,28 @@ impl Fixture for SqliteBehind {
     }
 }
 
+/// A schema of its own on a database that all cases share.
+struct PostgresBehind(Served);
+
+impl Fixture for PostgresBehind {
+    const CAPABILITIES: Capabilities = Capabilities { durability: Durability::PowerCut, ..MEMORY };
+    const THROUGH_ENGINE: bool = true;
+
+    async fn create() -> Self {
+        let database = PostgresServer::shared().await.expect("a PostgreSQL server");
+        let namespace = format!("kit_{:016x}", Random::any_seed());
+        Self(Served::start(format!("{}?namespace={namespace}", database.url())).await)
+    }
+
+    async fn open(&self) -> Arc<dyn Storage> {
+        self.0.open().await
+    }
+
+    async fn restart(&self) {
+        self.0.restart().await;
+    }
+}
+
 /// A namespace of its own on a server that all cases share; what is restarted is rdq.
 struct RedisBehind(Served);
 
@@ -112,11 +131,9 @@ impl Fixture for RedisBehind {
     const THROUGH_ENGINE: bool = true;
 
     async fn create() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let redis = RedisServer::shared(Flavor::Redis).await.expect("a Redis server");
-        let namespace = format!("remote-{}-{number}", std::process::id());
-        Self(Served::start(format!("{}?namespace={namespace}", redis.url())).await)
+        let database = RedisServer::shared(Flavor::Redis).await.expect("a Redis server");
+        let namespace = format!("kit_{:016x}", Random::any_seed());
+        Self(Served::start(format!("{}?namespace={namespace}", database.url())).await)
     }
 
     async fn open(&self) -> Arc<dyn Storage> {
@@ -135,12 +152,15 @@ fn main() {
     failed += check::<MemoryBehind>(arguments.clone()).failed;
     println!("through a server with `sqlite:` behind it");
     failed += check::<SqliteBehind>(arguments.clone()).failed;
+    println!("through a server with `postgres:` behind it");
+    match postgres::missing() {
+        None => failed += check::<PostgresBehind>(arguments.clone()).failed,
+        Some(reason) => println!("all ignored: {reason}"),
+    }
+    println!("through a server with `redis:` behind it");
     match Flavor::Redis.missing() {
-        Some(reason) => println!("with `redis:` behind it: all ignored: {reason}"),
-        None => {
-            println!("through a server with `redis:` behind it");
-            failed += check::<RedisBehind>(arguments).failed;
-        }
+        None => failed += check::<RedisBehind>(arguments).failed,
+        Some(reason) => println!("all ignored: {reason}"),
     }
     std::process::exit(if failed > 0 { 101 } else { 0 });
 }

@@ -72,10 +72,20 @@ fn crates_import_what_the_table_says_and_nothing_else() {
         ("rdq-engine", &["rdq-spi"], &["rdq-memory"]),
         ("rdq-memory", &["rdq-spi"], &["rdq-compliance"]),
         ("rdq-sqlite", &["rdq-spi"], &["rdq-compliance"]),
+        ("rdq-postgres", &["rdq-spi"], &["rdq-compliance", "rdq-test-servers"]),
         ("rdq-redis", &["rdq-spi"], &["rdq-compliance", "rdq-test-servers"]),
-        ("rdq-remote", &["rdq-proto", "rdq-spi"], &["rdq-compliance", "rdq-daemon", "rdq-test-servers"]),
+        (
+            "rdq-remote",
+            &["rdq-proto", "rdq-spi"],
+            &["rdq-compliance", "rdq-daemon", "rdq-test-servers"],
+        ),
         ("rdq-compliance", &["rdq-spi"], &["rdq-memory"]),
-        ("rdq-store", &["rdq-memory", "rdq-redis", "rdq-remote", "rdq-spi", "rdq-sqlite"], &[]),
+        ("rdq-test-servers", &[], &[]),
+        (
+            "rdq-store",
+            &["rdq-memory", "rdq-postgres", "rdq-redis", "rdq-remote", "rdq-spi", "rdq-sqlite"],
+            &[],
+        ),
         ("rdq-daemon", &["rdq-engine", "rdq-proto", "rdq-spi", "rdq-store"], &[]),
         ("rdq-cli", &["rdq-compliance", "rdq-daemon", "rdq-proto", "rdq-remote", "rdq-spi"], &[]),
     ];
@@ -113,8 +123,9 @@ fn every_source_file_says_what_it_is_and_every_crate_takes_the_workspaces_lints(
         );
     }
     for package in edges().keys().filter(|name| *name != "rdq-proto") {
-        let manifest = ["plugins", "server", ""].iter().map(|folder| {
-            root().join(folder).join(package.trim_start_matches("rdq-")).join("Cargo.toml")
+        let manifest = ["plugins", "server", "compliance", ""].iter().map(|folder| {
+            let name = package.trim_start_matches("rdq-").trim_start_matches("test-");
+            root().join(folder).join(name).join("Cargo.toml")
         });
         let manifest = manifest.filter(|path| path.exists()).map(|path| read(&path)).next();
         let manifest = manifest.unwrap_or_else(|| panic!("{package} is not where its name says"));

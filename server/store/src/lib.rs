@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub enum OpenError {
     /// The URL names no storage of this build.
     #[error(
-        "`{url}` names no storage; use `sqlite:PATH`, `redis://HOST:PORT`, `memory:` or \
+        "`{url}` names no storage; use `sqlite:PATH`, `postgres://…`, `redis://…`, `memory:` or \
          `http://HOST:PORT` of another rdq"
     )]
     UnknownUrl {
@@ -19,6 +19,10 @@ pub enum OpenError {
     #[cfg(feature = "sqlite")]
     #[error("{}", chain(.0))]
     Sqlite(#[from] rdq_sqlite::OpenError),
+    /// The PostgreSQL database could not be used.
+    #[cfg(feature = "postgres")]
+    #[error("{}", chain(.0))]
+    Postgres(#[from] rdq_postgres::OpenError),
     /// The Redis server could not be used.
     #[cfg(feature = "redis")]
     #[error("{}", chain(.0))]
@@ -47,6 +51,11 @@ pub async fn open(url: &str) -> Result<Arc<dyn Storage>, OpenError> {
         Some(("sqlite", path)) if !path.is_empty() => {
             let options = rdq_sqlite::SqliteOptions::default();
             Ok(Arc::new(rdq_sqlite::SqliteStorage::open(path.as_ref(), options).await?))
+        }
+        #[cfg(feature = "postgres")]
+        Some(("postgres" | "postgresql", _)) => {
+            let options = rdq_postgres::PostgresOptions::from_url(url)?;
+            Ok(Arc::new(rdq_postgres::PostgresStorage::open(options).await?))
         }
         #[cfg(feature = "redis")]
         Some(("redis", _)) => {
@@ -82,6 +91,14 @@ mod tests {
         assert_eq!(redact("postgres://user:secret@host:5/db"), "postgres://…@host:5/db");
         assert_eq!(redact("sqlite:rdq.db"), "sqlite:rdq.db");
         assert_eq!(redact("http://host:1"), "http://host:1");
+    }
+
+    #[tokio::test]
+    async fn a_database_that_is_not_there_is_an_error_without_its_password() {
+        for url in ["postgres://me:secret@127.0.0.1:1/db", "postgres://me:secret@127.0.0.1:x/db"] {
+            let error = open(url).await.unwrap_err().to_string();
+            assert!(!error.contains("secret"), "{error}");
+        }
     }
 
     #[tokio::test]

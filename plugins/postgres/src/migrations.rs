@@ -1,0 +1,79 @@
+//! Brings a schema to the newest version. Versioned, idempotent, and safe with many servers starting
+//! at once: one transaction, under a lock of the schema's own, that looks at what is there first.
+
+use crate::config::OpenError;
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, Row as _, raw_sql};
+
+/// Every change, in order; the version is the count. A released one is never edited.
+const MIGRATIONS: &[&str] = &[
+    include_str!("../migrations/0001_tasks.sql"),
+    include_str!("../migrations/0002_histories.sql"),
+    include_str!("../migrations/0003_admission.sql"),
+    include_str!("../migrations/0004_claims.sql"),
+    include_str!("../migrations/0005_holding.sql"),
+    include_str!("../migrations/0006_dead_letters.sql"),
+    include_str!("../migrations/0007_maintenance.sql"),
+    include_str!("../migrations/0008_contract.sql"),
+    include_str!("../migrations/0009_plans.sql"),
+];
+
+/// The newest version.
+#[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "a count of files")]
+const NEWEST: i32 = MIGRATIONS.len() as i32;
+
+/// Applies what is missing. The namespace is a plain name, and stands in the search path.
+pub(crate) async fn migrate(db: &mut PgConnection, namespace: &str) -> Result<(), OpenError> {
+    // Most servers start on a schema that is the newest, and need no right to change it.
+    if version(db, namespace).await? == Some(NEWEST) {
+        return Ok(());
+    }
+    let mut step = db.begin().await?;
+    // Others may hold it for as long as a migration takes.
+    step.execute("SET LOCAL lock_timeout = 0").await?;
+    step.execute("SET LOCAL statement_timeout = 0").await?;
+    sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('rdq migration of ' || $1, 0))")
+        .bind(namespace)
+        .execute(&mut *step)
+        .await?;
+    // Another server may have been faster.
+    let found = if let Some(found) = version(&mut step, namespace).await? {
+        found
+    } else {
+        let sql = format!(
+            "CREATE SCHEMA IF NOT EXISTS {namespace};
+            CREATE TABLE {namespace}.schema_version (
+                one boolean PRIMARY KEY DEFAULT true CHECK (one),
+                version integer NOT NULL
+            );
+            INSERT INTO {namespace}.schema_version (version) VALUES (0);"
+        );
+        raw_sql(AssertSqlSafe(sql)).execute(&mut *step).await?;
+        0
+    };
+    let missing = usize::try_from(found).ok().and_then(|found| MIGRATIONS.get(found..));
+    for migration in missing.unwrap_or_default() {
+        raw_sql(*migration).execute(&mut *step).await?;
+    }
+    sqlx::query("UPDATE schema_version SET version = $1").bind(NEWEST).execute(&mut *step).await?;
+    step.commit().await?;
+    Ok(())
+}
+
+/// The schema's version; `None` if there is nothing in it. Refuses what is not ours or too new.
+async fn version(db: &mut PgConnection, namespace: &str) -> Result<Option<i32>, OpenError> {
+    let row = sqlx::query(include_str!("queries/schema.sql")).bind(namespace).fetch_one(&mut *db);
+    let row = row.await?;
+    let (is_ours, is_empty): (bool, bool) = (row.try_get("is_ours")?, row.try_get("is_empty")?);
+    if !is_ours && is_empty {
+        return Ok(None);
+    }
+    if !is_ours {
+        return Err(OpenError::Foreign { namespace: namespace.to_owned() });
+    }
+    let row = sqlx::query("SELECT version FROM schema_version").fetch_one(db).await?;
+    let found: i32 = row.try_get("version")?;
+    if found > NEWEST {
+        return Err(OpenError::NewerSchema { found, known: NEWEST });
+    }
+    Ok(Some(found))
+}

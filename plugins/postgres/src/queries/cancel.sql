@@ -1,0 +1,1 @@
+SELECT verdict, status FROM cancel_batch($1) ORDER BY n

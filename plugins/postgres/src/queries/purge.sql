@@ -1,0 +1,1 @@
+SELECT count, next FROM purge_step($1, $2, $3, $4, $5, $6, $7, $8, $9)

@@ -1,0 +1,1 @@
+SELECT name, config, updated_at FROM queues ORDER BY name

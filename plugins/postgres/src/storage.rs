@@ -1,0 +1,456 @@
+//! `impl Storage`: one short method per operation. Each is one statement of one transaction; what it
+//! does is in the modules and, below them, in the functions of the schema.
+
+use crate::{
+    admission::{self, Admitted},
+    checks, claims,
+    config::{OpenError, PostgresOptions},
+    dead_letters,
+    errors::Sql,
+    heads::Heads,
+    holding::{self, Answered},
+    listener::Listener,
+    migrations, pool,
+    pool::Pool,
+    position::{self, List},
+    queues, reads,
+    rounds::rounds,
+    sweeps,
+    token::StoreId,
+    turns::Turns,
+    waiting::Waiting,
+};
+use async_trait::async_trait;
+use futures::{FutureExt as _, future::BoxFuture};
+use rdq_spi::{
+    Admission, Cancelled, Capabilities, ClaimParams, ClaimRef, Claimed, DlqListParams, DueHints,
+    Durability, ExtendParams, Extended, ListParams, NewTask, Page, PurgeParams, QueueConfig,
+    QueueName, QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result, Step, Storage,
+    StorageError, SweepParams, Swept, Task, TaskId,
+};
+use sqlx::{Connection as _, PgConnection, Row as _};
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+/// How often an admission is repeated whose id was taken and given up meanwhile.
+const ADMISSION_TRIES_MAX: u32 = 20;
+
+/// Tasks in a schema of a PostgreSQL database, which many servers may share.
+#[derive(Debug)]
+pub struct PostgresStorage {
+    pool: Arc<Pool>,
+    store_id: StoreId,
+    turns: Turns,
+    heads: Heads,
+    waiting: Waiting,
+    is_closed: AtomicBool,
+}
+
+impl PostgresStorage {
+    /// Opens the schema, making or upgrading it where needed.
+    pub async fn open(options: PostgresOptions) -> Result<Self, OpenError> {
+        let mut db = pool::connect(&options).await?;
+        checks::check_server(&mut db).await?;
+        checks::check_sessions(&mut db, &options).await?;
+        migrations::migrate(&mut db, &options.namespace).await?;
+        let store = sqlx::query("SELECT store_id FROM store").fetch_one(&mut db).await?;
+        let store_id: Vec<u8> = store.try_get("store_id")?;
+        let store_id = store_id.try_into().map_err(|_| crate::errors::corrupt("store_id"))?;
+        let store_id = StoreId(store_id);
+        db.close().await?;
+        let pool = Arc::new(Pool::new(&options));
+        let listener = Listener::start(options, store_id.channel()).await?;
+        let waiting = Waiting::start(&pool, listener);
+        let (turns, heads) = (Turns::default(), Heads::default());
+        let is_closed = AtomicBool::new(false);
+        Ok(Self { pool, store_id, turns, heads, waiting, is_closed })
+    }
+
+    /// Runs a batch in as many rounds as it takes for no round to have two items of one task.
+    /// What it answers to an item includes whom to hint.
+    async fn in_rounds<T, U>(
+        &self,
+        operation: &'static str,
+        items: Vec<T>,
+        id: impl Fn(&T) -> &TaskId,
+        run: impl for<'c> Fn(&'c mut PgConnection, Vec<&'c T>) -> BoxFuture<'c, Sql<Vec<Answered<U>>>>
+        + Copy
+        + Send
+        + Sync
+        + 'static,
+        hint: impl Fn(&QueueName, Duration),
+    ) -> Result<Vec<Result<U>>>
+    where
+        T: Send + Sync + 'static,
+        U: Send + 'static,
+    {
+        let rounds = rounds(&items, id);
+        let items = Arc::new(items);
+        let mut answers: Vec<Option<Result<U>>> = items.iter().map(|_| None).collect();
+        for (number, round) in rounds.into_iter().enumerate() {
+            let round = Arc::new(round);
+            let (indexes, items) = (Arc::clone(&round), Arc::clone(&items));
+            let answered = self.pool.write(operation, move |db| {
+                let (indexes, items) = (Arc::clone(&indexes), Arc::clone(&items));
+                async move {
+                    let of_round = indexes.iter().filter_map(|index| items.get(*index)).collect();
+                    run(db, of_round).await
+                }
+                .boxed()
+            });
+            match answered.await {
+                Ok(answered) => {
+                    for (index, (answer, due)) in round.iter().zip(answered) {
+                        if let Some((queue, due_in)) = due {
+                            hint(&queue, due_in);
+                        }
+                        answers[*index] = Some(answer);
+                    }
+                }
+                // What earlier rounds did stands: only these items fail.
+                Err(error) if number > 0 => {
+                    for index in round.iter() {
+                        answers[*index] = Some(Err(repeated(&error, operation)));
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        // Every item was of some round.
+        Ok(answers.into_iter().flatten().collect())
+    }
+
+    async fn admit(&self, tasks: Vec<NewTask>) -> Result<Vec<Result<Admission>>> {
+        let tasks = Arc::new(tasks);
+        let mut answers: Vec<Option<Result<Admission>>> = tasks.iter().map(|_| None).collect();
+        let mut rounds: VecDeque<_> = rounds(&tasks, |task| &task.id).into();
+        let mut tries = 0;
+        let mut is_first = true;
+        while let Some(round) = rounds.pop_front() {
+            tries += 1;
+            let round = Arc::new(round);
+            let (indexes, all) = (Arc::clone(&round), Arc::clone(&tasks));
+            let admitted = self.pool.write("enqueue", move |db| {
+                let (indexes, all) = (Arc::clone(&indexes), Arc::clone(&all));
+                async move {
+                    let of_round: Vec<_> =
+                        indexes.iter().filter_map(|index| all.get(*index)).collect();
+                    admission::enqueue(db, &of_round).await
+                }
+                .boxed()
+            });
+            match admitted.await {
+                Ok(admitted) => {
+                    let mut again = Vec::new();
+                    for (index, admitted) in round.iter().zip(admitted) {
+                        match admitted {
+                            Admitted::Answered(answer, due_in) => {
+                                if let Some(due_in) = due_in {
+                                    let NewTask { queue, priority, due, .. } = &tasks[*index];
+                                    self.heads.admitted(queue, *priority, admission::at(*due));
+                                    self.waiting.hint(&tasks[*index].queue, due_in);
+                                }
+                                answers[*index] = Some(answer);
+                            }
+                            Admitted::Again if tries < ADMISSION_TRIES_MAX => again.push(*index),
+                            Admitted::Again => {
+                                let operation = "enqueue";
+                                answers[*index] = Some(Err(StorageError::Contention { operation }));
+                            }
+                        }
+                    }
+                    if !again.is_empty() {
+                        rounds.push_front(again);
+                    }
+                }
+                Err(error) if !is_first => {
+                    for index in round.iter() {
+                        answers[*index] = Some(Err(repeated(&error, "enqueue")));
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+            is_first = false;
+        }
+        Ok(answers.into_iter().flatten().collect())
+    }
+
+    fn check_open(&self) -> Result<()> {
+        if self.is_closed.load(Ordering::Acquire) { Err(StorageError::Closed) } else { Ok(()) }
+    }
+}
+
+/// The failure of a round as the answer to each of its items.
+fn repeated(error: &StorageError, operation: &'static str) -> StorageError {
+    let source = error.to_string().into();
+    match error {
+        StorageError::Closed => StorageError::Closed,
+        StorageError::Contention { .. } => StorageError::Contention { operation },
+        StorageError::Full { .. } => StorageError::Full { source },
+        StorageError::Unavailable { .. } => StorageError::Unavailable { operation, source },
+        StorageError::OutcomeUnknown { .. } => StorageError::OutcomeUnknown { operation, source },
+        _ => StorageError::Internal { operation, source },
+    }
+}
+
+#[async_trait]
+impl Storage for PostgresStorage {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            durability: Durability::PowerCut,
+            notify: true,
+            filter_pushdown: true,
+            batch_enqueue: true,
+        }
+    }
+
+    async fn ping(&self) -> Result<()> {
+        self.check_open()?;
+        self.pool.read("ping", |db| queues::touch(db).boxed()).await
+    }
+
+    async fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        self.waiting.close();
+        self.pool.close().await;
+    }
+
+    async fn enqueue(&self, tasks: Vec<NewTask>) -> Result<Vec<Result<Admission>>> {
+        self.check_open()?;
+        self.admit(tasks).await
+    }
+
+    async fn claim_due(&self, mut claims: Vec<ClaimParams>) -> Result<Vec<Result<Claimed>>> {
+        self.check_open()?;
+        for claim in &mut claims {
+            self.turns.arrange(&mut claim.queues, claim.limit as usize, |from| &from.queue);
+        }
+        let store_id = self.store_id;
+        let queues = claims.iter().flat_map(|claim| &claim.queues);
+        let looks: HashMap<_, _> =
+            queues.clone().map(|from| (from.queue.clone(), self.heads.look(&from.queue))).collect();
+        let heads: Vec<_> = queues.map(|from| looks[&from.queue].behind).collect();
+        let (claims, heads) = (Arc::new(claims), Arc::new(heads));
+        let params = Arc::clone(&claims);
+        let answers = self.pool.write("claim_due", move |db| {
+            let (params, heads) = (Arc::clone(&params), Arc::clone(&heads));
+            async move { claims::claim_due(db, store_id, &params, &heads).await }.boxed()
+        });
+        let answers = answers.await?;
+        for ((claimed, places), params) in answers.iter().zip(claims.iter()) {
+            for (queue, place) in places {
+                self.heads.took(queue, looks[queue], *place);
+            }
+            for claim in &claimed.claims {
+                self.waiting.hint_of_lease(&claim.task.queue, claim.lease);
+            }
+            if params.queues.len() > 1 {
+                let expected = params.queues.iter().take(params.limit as usize);
+                let expected: HashSet<_> = expected.map(|from| &from.queue).collect();
+                let served: HashSet<_> = claimed.claims.iter().map(|it| &it.task.queue).collect();
+                served.difference(&expected).for_each(|queue| self.turns.serve(queue));
+            }
+        }
+        Ok(answers.into_iter().map(|(claimed, _)| Ok(claimed)).collect())
+    }
+
+    async fn extend_leases(&self, leases: Vec<ExtendParams>) -> Result<Vec<Result<Extended>>> {
+        self.check_open()?;
+        let store_id = self.store_id;
+        self.in_rounds(
+            "extend_leases",
+            leases,
+            |lease| &lease.claim.task_id,
+            move |db, leases| async move { holding::extend(db, store_id, &leases).await }.boxed(),
+            |queue, due_in| self.waiting.hint_of_lease(queue, due_in),
+        )
+        .await
+    }
+
+    async fn resolve(&self, resolutions: Vec<Resolution>) -> Result<Vec<Result<Resolved>>> {
+        self.check_open()?;
+        let store_id = self.store_id;
+        self.in_rounds(
+            "resolve",
+            resolutions,
+            |resolution| &resolution.claim.task_id,
+            move |db, items| async move { holding::resolve(db, store_id, &items).await }.boxed(),
+            |queue, due_in| {
+                if due_in.is_zero() {
+                    self.heads.disturb(queue);
+                }
+                self.waiting.hint(queue, due_in);
+            },
+        )
+        .await
+    }
+
+    async fn live_claims(&self, claims: Vec<ClaimRef>) -> Result<Vec<Option<Duration>>> {
+        self.check_open()?;
+        let (store_id, claims) = (self.store_id, Arc::new(claims));
+        self.pool
+            .read("live_claims", move |db| {
+                let claims = Arc::clone(&claims);
+                async move { reads::live_claims(db, store_id, &claims).await }.boxed()
+            })
+            .await
+    }
+
+    async fn cancel(&self, tasks: Vec<TaskId>) -> Result<Vec<Result<Cancelled>>> {
+        self.check_open()?;
+        self.in_rounds(
+            "cancel",
+            tasks,
+            |task| task,
+            move |db, tasks| async move { holding::cancel(db, &tasks).await }.boxed(),
+            |_, _| {},
+        )
+        .await
+    }
+
+    async fn get(&self, task: TaskId) -> Result<Task> {
+        self.check_open()?;
+        let id = task.clone();
+        let found = self.pool.read("get", move |db| {
+            let id = id.clone();
+            async move { reads::get(db, &id).await }.boxed()
+        });
+        found.await?.ok_or(StorageError::NotFound { task_id: task })
+    }
+
+    async fn list(&self, params: ListParams) -> Result<Page> {
+        self.check_open()?;
+        let before = position::decode(List::Tasks, &params.queue, params.position.as_ref())?;
+        let params = Arc::new(params);
+        self.pool
+            .read("list", move |db| {
+                let params = Arc::clone(&params);
+                async move { reads::list(db, &params, before).await }.boxed()
+            })
+            .await
+    }
+
+    async fn dlq_list(&self, params: DlqListParams) -> Result<Page> {
+        self.check_open()?;
+        let before = position::decode(List::DeadLetters, &params.queue, params.position.as_ref())?;
+        let params = Arc::new(params);
+        self.pool
+            .read("dlq_list", move |db| {
+                let params = Arc::clone(&params);
+                async move { reads::dlq_list(db, &params, before).await }.boxed()
+            })
+            .await
+    }
+
+    async fn redrive(&self, params: RedriveParams) -> Result<Step> {
+        self.check_open()?;
+        let before = position::decode(List::DeadLetters, &params.queue, params.position.as_ref())?;
+        let params = Arc::new(params);
+        let asked = Arc::clone(&params);
+        let step = self.pool.write("redrive", move |db| {
+            let asked = Arc::clone(&asked);
+            async move { dead_letters::redrive(db, &asked, before).await }.boxed()
+        });
+        let step = step.await?;
+        if step.count > 0 && !params.dry_run {
+            self.heads.disturb(&params.queue);
+            self.waiting.hint(&params.queue, params.delay);
+        }
+        Ok(step)
+    }
+
+    async fn purge(&self, params: PurgeParams) -> Result<Step> {
+        self.check_open()?;
+        let before = position::decode(List::DeadLetters, &params.queue, params.position.as_ref())?;
+        let params = Arc::new(params);
+        self.pool
+            .write("purge", move |db| {
+                let params = Arc::clone(&params);
+                async move { dead_letters::purge(db, &params, before).await }.boxed()
+            })
+            .await
+    }
+
+    async fn stats(&self, queue: QueueName) -> Result<QueueStats> {
+        self.check_open()?;
+        self.pool
+            .read("stats", move |db| {
+                let queue = queue.clone();
+                async move { reads::stats(db, &queue).await }.boxed()
+            })
+            .await
+    }
+
+    async fn sweep(&self, params: SweepParams) -> Result<Swept> {
+        self.check_open()?;
+        let params = Arc::new(params);
+        self.pool
+            .write("sweep", move |db| {
+                let params = Arc::clone(&params);
+                async move { sweeps::sweep(db, &params).await }.boxed()
+            })
+            .await
+    }
+
+    async fn queue_names(&self, after: Option<QueueName>, limit: u32) -> Result<Vec<QueueName>> {
+        self.check_open()?;
+        self.pool
+            .read("queue_names", move |db| {
+                let after = after.clone();
+                async move { queues::names(db, after.as_ref(), limit).await }.boxed()
+            })
+            .await
+    }
+
+    async fn put_queue(&self, queue: QueueName, config: QueueConfig) -> Result<QueueRecord> {
+        self.check_open()?;
+        let json = serde_json::to_string(&config).map_err(|error| StorageError::Internal {
+            operation: "put_queue",
+            source: error.into(),
+        })?;
+        let put = Arc::new((queue, config, json));
+        self.pool
+            .write("put_queue", move |db| {
+                let put = Arc::clone(&put);
+                async move { queues::put(db, &put.0, &put.1, &put.2).await }.boxed()
+            })
+            .await
+    }
+
+    async fn queue_records(&self) -> Result<Vec<QueueRecord>> {
+        self.check_open()?;
+        self.pool.read("queue_records", |db| queues::records(db).boxed()).await
+    }
+
+    async fn delete_queue(&self, queue: QueueName) -> Result<bool> {
+        self.check_open()?;
+        self.pool
+            .write("delete_queue", move |db| {
+                let queue = queue.clone();
+                async move { queues::delete(db, &queue).await }.boxed()
+            })
+            .await?
+    }
+
+    async fn shared_secret(&self, name: &str, candidate: Vec<u8>) -> Result<Vec<u8>> {
+        self.check_open()?;
+        let asked = Arc::new((name.to_owned(), candidate));
+        self.pool
+            .write("shared_secret", move |db| {
+                let asked = Arc::clone(&asked);
+                async move { queues::shared_secret(db, &asked.0, &asked.1).await }.boxed()
+            })
+            .await
+    }
+
+    async fn wait_due(&self, queues: Vec<QueueName>) -> Result<DueHints> {
+        self.check_open()?;
+        Ok(self.waiting.subscribe(&queues))
+    }
+}

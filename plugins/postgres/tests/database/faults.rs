@@ -1,0 +1,202 @@
+//! Faults of the database and of the way to it: what was acknowledged stands, what is unknown is said
+//! to be, and service resumes by itself.
+
+use crate::{
+    given::{LONG, admit, claim, completion, id, is_ignored, open, queue, task},
+    proxy::Proxy,
+    schema::Schema,
+};
+use futures::StreamExt as _;
+use rdq_spi::{Storage, StorageError, TaskStatus};
+use rdq_test_servers::postgres::{self, PostgresServer};
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+async fn own_server() -> PostgresServer {
+    PostgresServer::start().await.unwrap()
+}
+
+/// Repeats a call until the storage is there again.
+async fn until_it_works<T>(mut call: impl AsyncFnMut() -> Result<T, StorageError>) -> T {
+    let works = async {
+        loop {
+            match call().await {
+                Ok(answer) => return answer,
+                Err(StorageError::Unavailable { .. } | StorageError::OutcomeUnknown { .. }) => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    };
+    let answer = tokio::time::timeout(Duration::from_secs(60), works).await;
+    answer.expect("service resumes by itself")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_is_killed_under_load_loses_nothing_acknowledged() {
+    if is_ignored(postgres::missing_locally()) {
+        return;
+    }
+    let mut server = own_server().await;
+    let schema = Schema::new(&server);
+    let storage = Arc::new(open(&schema.url()).await);
+    let ends = Arc::new(AtomicBool::new(false));
+    let producers: Vec<_> = (0..4)
+        .map(|producer| {
+            let (storage, ends) = (Arc::clone(&storage), Arc::clone(&ends));
+            tokio::spawn(async move {
+                let (mut acknowledged, mut failed) = (Vec::new(), 0);
+                for n in 0.. {
+                    if ends.load(Ordering::SeqCst) {
+                        break;
+                    }
+                    let name = format!("p{producer}-{n}");
+                    match storage.enqueue(vec![task(&name, "q")]).await {
+                        Ok(_) => acknowledged.push(id(name)),
+                        Err(_) => failed += 1,
+                    }
+                }
+                (acknowledged, failed)
+            })
+        })
+        .collect();
+
+    for _ in 0..2 {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let local = server.local().unwrap();
+        local.kill();
+        local.start_again().unwrap();
+        until_it_works(async || storage.ping().await).await;
+    }
+    ends.store(true, Ordering::SeqCst);
+
+    let (mut acknowledged, mut failures) = (HashSet::new(), 0);
+    for producer in producers {
+        let (of_one, failed) = producer.await.unwrap();
+        acknowledged.extend(of_one);
+        failures += failed;
+    }
+    assert!(failures > 0, "the fault was felt");
+    let mut claimed = HashSet::new();
+    loop {
+        let claims = claim(&*storage, "q", 1_000, LONG).await;
+        if claims.is_empty() {
+            break;
+        }
+        for it in claims {
+            assert!(claimed.insert(it.task.id), "no task is handed out twice");
+        }
+    }
+    let lost: Vec<_> = acknowledged.difference(&claimed).collect();
+    assert_eq!(lost, Vec::<&rdq_spi::TaskId>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_whose_answer_is_lost_is_said_to_be_unknown_and_can_be_repeated() {
+    if is_ignored(postgres::missing_locally()) {
+        return;
+    }
+    let mut server = own_server().await;
+    let proxy = Proxy::before(server.local().unwrap().port()).await;
+    let schema = Schema::new(&server);
+    let storage = open(&schema.url_through(&proxy.url())).await;
+    let mut done = 0;
+    for n in 0..20 {
+        let name = format!("t{n}");
+        // A connection that was used a moment ago is not asked whether it lives.
+        until_it_works(async || storage.ping().await).await;
+        proxy.lose_answers(true);
+        let unknown = storage.enqueue(vec![task(&name, "q")]).await;
+        proxy.lose_answers(false);
+        let Err(StorageError::OutcomeUnknown { .. }) = unknown else {
+            // The loss met the opening of a connection: then nothing was sent, and it is said so.
+            assert!(matches!(unknown, Err(StorageError::Unavailable { .. })), "{unknown:?}");
+            continue;
+        };
+        let again =
+            until_it_works(async || storage.enqueue(vec![task(&name, "q")]).await).await.remove(0);
+        assert_eq!(again.unwrap().status, TaskStatus::Pending);
+
+        let claimed = claim(&storage, "q", 1, LONG).await.remove(0);
+        proxy.lose_answers(true);
+        let unknown = storage.resolve(vec![completion(&claimed)]).await;
+        proxy.lose_answers(false);
+        assert!(
+            matches!(
+                unknown,
+                Err(StorageError::OutcomeUnknown { .. } | StorageError::Unavailable { .. })
+            ),
+            "{unknown:?}"
+        );
+        let again = until_it_works(async || storage.resolve(vec![completion(&claimed)]).await);
+        assert_eq!(again.await.remove(0).unwrap().status, TaskStatus::Succeeded);
+        assert_eq!(storage.get(id(name)).await.unwrap().attempts.len(), 1, "one effect");
+        done += 1;
+    }
+    assert!(done > 0 && proxy.lost() > 0, "the fault happened");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_are_cut_are_made_again_and_no_hint_is_lost() {
+    if is_ignored(postgres::missing_locally()) {
+        return;
+    }
+    let mut server = own_server().await;
+    let proxy = Proxy::before(server.local().unwrap().port()).await;
+    let schema = Schema::new(&server);
+    let storage = open(&schema.url_through(&proxy.url())).await;
+    let other = open(&schema.url()).await;
+    let mut hints = storage.wait_due(vec![queue("q")]).await.unwrap();
+    for n in 0..5 {
+        proxy.cut_all();
+        admit(&other, vec![task(format!("t{n}"), "q")]).await;
+        let hint = tokio::time::timeout(Duration::from_secs(30), hints.next()).await;
+        assert!(hint.is_ok_and(|hint| hint.is_some()), "a hint was lost");
+        let claims = until_it_works(async || {
+            Ok(storage
+                .claim_due(vec![crate::given::claim_params("q", 1, LONG)])
+                .await?
+                .remove(0)?
+                .claims)
+        });
+        for claimed in claims.await {
+            until_it_works(async || storage.resolve(vec![completion(&claimed)]).await).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_pauses_longer_than_a_lease_hands_the_task_out_once_more() {
+    if is_ignored(postgres::missing_locally()) {
+        return;
+    }
+    let mut server = own_server().await;
+    let schema = Schema::new(&server);
+    let storage = Arc::new(open(&schema.url()).await);
+    admit(&*storage, vec![task("t", "q")]).await;
+    let lease = Duration::from_millis(300);
+    let first = claim(&*storage, "q", 1, lease).await.remove(0);
+    server.local().unwrap().pause();
+
+    let waiting = {
+        let storage = Arc::clone(&storage);
+        tokio::spawn(async move { claim(&*storage, "q", 1, LONG).await })
+    };
+    tokio::time::sleep(lease * 3).await;
+    assert!(!waiting.is_finished(), "the database pauses");
+    server.local().unwrap().resume();
+
+    let second = waiting.await.unwrap().remove(0);
+    assert!(second.generation > first.generation);
+    assert_eq!(second.task.lease_expired_count, 1);
+    let stale = storage.resolve(vec![completion(&first)]).await.unwrap().remove(0);
+    assert!(matches!(stale, Err(StorageError::StaleClaim { .. })), "{stale:?}");
+    assert!(storage.resolve(vec![completion(&second)]).await.unwrap().remove(0).is_ok());
+}
