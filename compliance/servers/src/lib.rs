@@ -7,6 +7,7 @@
 //! A module for each database; they share the three ways and nothing else.
 
 pub mod postgres;
+pub mod redis;
 
 mod address;
 mod container;

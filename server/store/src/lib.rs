@@ -8,8 +8,8 @@ use std::sync::Arc;
 pub enum OpenError {
     /// The URL names no storage of this build.
     #[error(
-        "`{url}` names no storage; use `sqlite:PATH`, `postgres://…`, `memory:` or `http://HOST:PORT` \
-         of another rdq"
+        "`{url}` names no storage; use `sqlite:PATH`, `postgres://…`, `redis://…`, `memory:` or \
+         `http://HOST:PORT` of another rdq"
     )]
     UnknownUrl {
         /// The URL, without secrets.
@@ -23,6 +23,10 @@ pub enum OpenError {
     #[cfg(feature = "postgres")]
     #[error("{}", chain(.0))]
     Postgres(#[from] rdq_postgres::OpenError),
+    /// The Redis server could not be used.
+    #[cfg(feature = "redis")]
+    #[error("{}", chain(.0))]
+    Redis(#[from] rdq_redis::OpenError),
     /// The other server could not be used.
     #[error("{}", chain(.0))]
     Storage(#[from] StorageError),
@@ -52,6 +56,11 @@ pub async fn open(url: &str) -> Result<Arc<dyn Storage>, OpenError> {
         Some(("postgres" | "postgresql", _)) => {
             let options = rdq_postgres::PostgresOptions::from_url(url)?;
             Ok(Arc::new(rdq_postgres::PostgresStorage::open(options).await?))
+        }
+        #[cfg(feature = "redis")]
+        Some(("redis", _)) => {
+            let config = rdq_redis::RedisConfig::from_url(url)?;
+            Ok(Arc::new(rdq_redis::RedisStorage::connect(config).await?))
         }
         #[cfg(feature = "remote")]
         Some(("http" | "https", _)) => Ok(Arc::new(rdq_remote::RemoteStorage::connect(url).await?)),
