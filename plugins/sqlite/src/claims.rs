@@ -46,24 +46,26 @@ fn claim_due(tx: &mut Tx<'_, '_>, params: &ClaimParams, handed: Handover) -> Sql
         promote(tx, *number)?;
     }
     // First each queue gets its share of what is left, then those that have more get the rest.
-    let mut is_rest = false;
+    let (mut is_rest, mut is_more) = (false, false);
     while room.tasks > 0 && !queues.is_empty() {
         let mut fuller = Vec::new();
+        is_more = false;
         let count = queues.len();
         for (index, (number, from)) in queues.into_iter().enumerate() {
             let share = if is_rest { room.tasks } else { room.tasks.div_ceil(count - index) };
-            let taken = take(tx, number, from, params, share, &mut room)?;
+            let (taken, more) = take(tx, number, from, params, share, &mut room)?;
+            is_more |= more;
             if !taken.is_empty() {
                 tx.turns.serve(number);
             }
-            if taken.len() == share && share > 0 {
+            if more && taken.len() == share {
                 fuller.push((number, from));
             }
             claims.extend(taken);
         }
         (queues, is_rest) = (fuller, true);
     }
-    let next_due_in = next_due_in(tx, params)?;
+    let next_due_in = if is_more { Some(Duration::ZERO) } else { next_due_in(tx, params)? };
     Ok(Claimed { claims, next_due_in })
 }
 
@@ -136,7 +138,7 @@ fn next_due_in(tx: &mut Tx<'_, '_>, params: &ClaimParams) -> Sql<Option<Duration
     Ok(soonest)
 }
 
-/// Claims up to `share` tasks of a queue, as far as the answer has room.
+/// Claims up to `share` tasks of a queue, as far as the answer has room. Says whether more are due.
 fn take(
     tx: &mut Tx<'_, '_>,
     queue: i64,
@@ -144,26 +146,33 @@ fn take(
     params: &ClaimParams,
     share: usize,
     room: &mut Room,
-) -> Sql<Vec<Claim>> {
+) -> Sql<(Vec<Claim>, bool)> {
     // Read first, written after: writing moves what is being read.
-    let due = read_due(tx, queue, share.min(room.tasks), room)?;
+    let (due, more) = read_due(tx, queue, share.min(room.tasks), room)?;
     let mut claims = Vec::with_capacity(due.len());
     for (full, envelope, attempts) in due {
         claims.push(take_one(tx, from, params, full, envelope, attempts)?);
     }
-    Ok(claims)
+    Ok((claims, more))
 }
 
 type Due = (FullRow, Bytes, Vec<Attempt>);
 
-fn read_due(tx: &mut Tx<'_, '_>, queue: i64, limit: usize, room: &mut Room) -> Sql<Vec<Due>> {
-    let lease_expired = reports::lease_expired();
-    let lease_expired_bytes = lease_expired.error.as_ref().map_or(0, AttemptError::len_bytes);
+fn read_due(
+    tx: &mut Tx<'_, '_>,
+    queue: i64,
+    limit: usize,
+    room: &mut Room,
+) -> Sql<(Vec<Due>, bool)> {
     let sql = &mut *tx.sql;
-    let mut rows =
-        sql.tasks.ready_tasks.query([queue, i64::try_from(limit).unwrap_or(i64::MAX)])?;
+    // One more says whether there is more.
+    let rows_max = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
+    let mut rows = sql.tasks.ready_tasks.query([queue, rows_max])?;
     let mut due = Vec::with_capacity(limit.min(1_000));
     while let Some(row) = rows.next()? {
+        if due.len() == limit {
+            return Ok((due, true));
+        }
         let mut full = FullRow::read(row)?;
         let envelope = match full.envelope.take() {
             Some(envelope) => envelope,
@@ -173,14 +182,15 @@ fn read_due(tx: &mut Tx<'_, '_>, queue: i64, limit: usize, room: &mut Room) -> S
             history::for_claim(&mut sql.history.newest_attempts, full.row.task, &full.row.history)?;
         let mut bytes = crate::rows::answer_bytes(&full, &envelope, &attempts);
         if full.row.status == TaskStatus::InFlight {
-            bytes += lease_expired_bytes;
+            let lapse = reports::lease_expired();
+            bytes += lapse.error.as_ref().map_or(0, AttemptError::len_bytes);
         }
         if !room.takes(bytes) {
-            break;
+            return Ok((due, true));
         }
         due.push((full, envelope, attempts));
     }
-    Ok(due)
+    Ok((due, false))
 }
 
 /// Claims a task. The lapsed claim of another holder becomes a record of the history with it.
