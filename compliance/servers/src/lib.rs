@@ -6,6 +6,7 @@
 //!
 //! A module for each database; they share the three ways and nothing else.
 
+pub mod pgbouncer;
 pub mod postgres;
 pub mod redis;
 
