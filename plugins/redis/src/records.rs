@@ -23,8 +23,8 @@ pub(crate) fn light(attempt: &Attempt) -> Bytes {
     }
     let head = Packer::default()
         .u32(attempt.attempt_no)
-        .i64(attempt.started_at.map_or(0, |at| at.millis()))
-        .i64(attempt.finished_at.map_or(0, |at| at.millis()))
+        .i64(attempt.started_at.map_or(0, rdq_spi::Timestamp::millis))
+        .i64(attempt.finished_at.map_or(0, rdq_spi::Timestamp::millis))
         .u8(outcome_number(attempt.outcome))
         .u8(flags)
         .u32(attempt.folded_count)
