@@ -15,6 +15,12 @@ pub enum OpenError {
         /// The URL, without secrets.
         url: String,
     },
+    /// The URL names a storage that this build was made without.
+    #[error("this build of rdq has no {storage}; build it with its default features")]
+    NotBuilt {
+        /// Which.
+        storage: &'static str,
+    },
     /// The SQLite file could not be opened.
     #[cfg(feature = "sqlite")]
     #[error("{}", chain(.0))]
@@ -62,6 +68,10 @@ pub async fn open(url: &str) -> Result<Arc<dyn Storage>, OpenError> {
             let config = rdq_redis::RedisConfig::from_url(url)?;
             Ok(Arc::new(rdq_redis::RedisStorage::connect(config).await?))
         }
+        #[cfg(not(feature = "postgres"))]
+        Some(("postgres" | "postgresql", _)) => Err(OpenError::NotBuilt { storage: "PostgreSQL" }),
+        #[cfg(not(feature = "redis"))]
+        Some(("redis", _)) => Err(OpenError::NotBuilt { storage: "Redis" }),
         #[cfg(feature = "remote")]
         Some(("http" | "https", _)) => Ok(Arc::new(rdq_remote::RemoteStorage::connect(url).await?)),
         _ => Err(OpenError::UnknownUrl { url: redact(url) }),
