@@ -94,7 +94,9 @@ impl Storage for RedisStorage {
     async fn enqueue(&self, tasks: Vec<NewTask>) -> Result<Vec<Result<Admission>>> {
         let ids = tasks.iter().map(|task| task.id.clone()).collect();
         let mut args = Args::with_capacity(3 * tasks.len());
-        tasks.into_iter().for_each(|task| requests::new_task(&mut args, task));
+        for task in tasks {
+            requests::new_task(&mut args, task);
+        }
         self.call_each("enqueue", Writes, ids, args, |reply, id: &TaskId| {
             let answer = reply.number()?;
             let admission =
@@ -111,21 +113,27 @@ impl Storage for RedisStorage {
 
     async fn claim_due(&self, claims: Vec<ClaimParams>) -> Result<Vec<Result<Claimed>>> {
         let mut args = Args::new();
-        claims.iter().for_each(|params| requests::claim(&mut args, params));
+        for params in &claims {
+            requests::claim(&mut args, params);
+        }
         self.call_each("claim_due", Writes, claims, args, |reply, _| claimed(reply).map(Ok)).await
     }
 
     async fn extend_leases(&self, leases: Vec<ExtendParams>) -> Result<Vec<Result<Extended>>> {
         let ids = leases.iter().map(|params| params.claim.task_id.clone()).collect();
         let mut args = Args::with_capacity(2 * leases.len());
-        leases.into_iter().for_each(|params| requests::extend(&mut args, params));
+        for params in leases {
+            requests::extend(&mut args, params);
+        }
         self.call_each("extend_leases", Writes, ids, args, extended).await
     }
 
     async fn resolve(&self, resolutions: Vec<Resolution>) -> Result<Vec<Result<Resolved>>> {
         let ids = resolutions.iter().map(|it| it.claim.task_id.clone()).collect();
         let mut args = Args::with_capacity(4 * resolutions.len());
-        resolutions.into_iter().for_each(|it| requests::resolution(&mut args, it));
+        for resolution in resolutions {
+            requests::resolution(&mut args, resolution);
+        }
         self.call_each("resolve", Writes, ids, args, resolved).await
     }
 
