@@ -49,7 +49,7 @@ impl Library {
             body += shared;
         }
         for functions in FUNCTIONS {
-            body.extend(["do\n", functions, "end\n"]);
+            _ = write!(body, "do\n{functions}end\n");
         }
         let mut hasher = DefaultHasher::new();
         body.hash(&mut hasher);

@@ -3,7 +3,7 @@
 
 use crate::packing::{Packer, Unpacker};
 use bytes::Bytes;
-use rdq_spi::{Attempt, AttemptError, AttemptOutcome, AttemptReport, WorkerId};
+use rdq_spi::{Attempt, AttemptError, AttemptOutcome, AttemptReport, Timestamp, WorkerId};
 
 const STARTED: u8 = 1;
 const ENDED: u8 = 2;
@@ -23,8 +23,8 @@ pub(crate) fn light(attempt: &Attempt) -> Bytes {
     }
     let head = Packer::default()
         .u32(attempt.attempt_no)
-        .i64(attempt.started_at.map_or(0, rdq_spi::Timestamp::millis))
-        .i64(attempt.finished_at.map_or(0, rdq_spi::Timestamp::millis))
+        .i64(attempt.started_at.map_or(0, Timestamp::millis))
+        .i64(attempt.finished_at.map_or(0, Timestamp::millis))
         .u8(outcome_number(attempt.outcome))
         .u8(flags)
         .u32(attempt.folded_count)
@@ -111,7 +111,6 @@ fn outcome_of(number: u8) -> Option<AttemptOutcome> {
 #[allow(clippy::unwrap_used, reason = "a panic is how a test reports")]
 mod tests {
     use super::*;
-    use rdq_spi::Timestamp;
 
     fn full() -> Attempt {
         Attempt {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use rdq_spi::{
     Age, Attempt, AttemptReport, Call, ClaimParams, ClaimRef, DlqFilter, DlqListParams,
     ExtendParams, HISTORY_BYTES_MAX, ListParams, Moment, NewTask, Outcome, PurgeParams, QueueName,
-    RedriveParams, Resolution, Selection, SweepParams, shed,
+    RedriveParams, Resolution, Selection, SweepParams, Timestamp, shed,
 };
 
 const PART_NONE: u8 = 0;
@@ -36,7 +36,7 @@ pub(crate) fn new_task(args: &mut Args, mut task: NewTask) {
         .u8(expiry)
         .i64(expires)
         .flag(task.created_at.is_some())
-        .i64(task.created_at.map_or(0, rdq_spi::Timestamp::millis))
+        .i64(task.created_at.map_or(0, Timestamp::millis))
         .optional_millis(task.overrides.lease)
         .optional_millis(task.overrides.retention_dead)
         .u32(task.attempt_count)
@@ -62,7 +62,7 @@ fn moment(moment: Moment) -> (u8, i64) {
     match moment {
         Moment::At(at) => (0, at.millis()),
         Moment::In(delay) => {
-            let start = rdq_spi::Timestamp::MIN;
+            let start = Timestamp::MIN;
             (1, start.after(delay).millis() - start.millis())
         }
     }
@@ -216,8 +216,8 @@ fn dead(queue: &QueueName, walk: &Walk, filter: &DlqFilter, by_filter: bool, dry
         .len(walk.bytes_max)
         .u8(walk.part)
         .u8(flags)
-        .i64(dead_from.map_or(0, rdq_spi::Timestamp::millis))
-        .i64(dead_to.map_or(0, rdq_spi::Timestamp::millis))
+        .i64(dead_from.map_or(0, Timestamp::millis))
+        .i64(dead_to.map_or(0, Timestamp::millis))
         .flag(by_filter)
         .flag(dry)
         .block(error_type.as_deref().unwrap_or_default().as_bytes())

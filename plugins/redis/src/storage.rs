@@ -131,8 +131,8 @@ impl Storage for RedisStorage {
     async fn resolve(&self, resolutions: Vec<Resolution>) -> Result<Vec<Result<Resolved>>> {
         let ids = resolutions.iter().map(|it| it.claim.task_id.clone()).collect();
         let mut args = Args::with_capacity(4 * resolutions.len());
-        for it in resolutions {
-            requests::resolution(&mut args, it);
+        for resolution in resolutions {
+            requests::resolution(&mut args, resolution);
         }
         self.call_each("resolve", Writes, ids, args, resolved).await
     }

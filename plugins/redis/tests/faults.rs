@@ -13,8 +13,8 @@ use futures::StreamExt as _;
 use proxy::Proxy;
 use rdq_redis::{OpenError, RedisConfig, RedisStorage};
 use rdq_spi::{
-    Call, Durability, ExtendParams, Moment, RedriveParams, Selection, Storage as _, StorageError,
-    TaskStatus,
+    Call, Durability, ExtendParams, Moment, PurgeParams, RedriveParams, Selection, Storage as _,
+    StorageError, TaskStatus,
 };
 use rdq_test_servers::{LocalServer, redis::Flavor};
 use servers::Served;
@@ -363,4 +363,49 @@ async fn what_falls_due_in_one_second_is_taken_once_by_many() {
     taken.sort();
     taken.dedup();
     assert_eq!(taken.len(), 5_000, "each once");
+}
+
+#[tokio::test]
+async fn a_purge_of_long_histories_goes_in_small_steps_and_leaves_nothing_behind() {
+    let Some(served) = start(&[]).await else { return };
+    let store = served.open().await;
+    let queue = queue("q");
+    let record = |attempt_no| rdq_spi::Attempt {
+        attempt_no,
+        started_at: None,
+        finished_at: None,
+        outcome: None,
+        worker_id: None,
+        error: None,
+        extra: bytes::Bytes::new(),
+        folded_count: 0,
+    };
+    for n in 0..3 {
+        let mut task = new_task(&format!("t{n}"), &queue);
+        task.attempts = (1..=rdq_spi::HISTORY_RECORDS_MAX).map(record).collect();
+        store.enqueue(vec![task]).await.unwrap().remove(0).unwrap();
+    }
+    let claims = claim_from(&store, &queue, Duration::from_secs(60)).await.unwrap();
+    let deaths = claims.iter().map(|claim| resolution(claim, Call::DeadLetter)).collect();
+    store.resolve(deaths).await.unwrap();
+
+    let (mut counts, mut position) = (Vec::new(), None);
+    loop {
+        let params = PurgeParams {
+            queue: queue.clone(),
+            selection: Selection::All,
+            dry_run: false,
+            position,
+            limit: 10,
+        };
+        let step = store.purge(params).await.unwrap();
+        counts.push(step.count);
+        position = step.next;
+        if position.is_none() {
+            break;
+        }
+    }
+
+    assert_eq!(counts, [1, 1, 1], "one call removes so many records, and at least one task");
+    assert_eq!(served.keys(), [served.key("state")], "the numbers that only grow stay");
 }
