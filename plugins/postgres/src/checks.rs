@@ -6,37 +6,13 @@ use crate::{
     errors::Sql,
     pool,
 };
-use sqlx::{Connection as _, PgConnection, Row as _, error::DatabaseError};
+use sqlx::{Connection as _, PgConnection, Row as _};
 
 /// The oldest version, as `server_version_num` has it.
 const VERSION_MIN: i32 = 140_000;
 
-/// Refuses a server that cannot be trusted with tasks.
-pub(crate) async fn check(
-    db: &mut PgConnection,
-    options: &PostgresOptions,
-) -> Result<(), OpenError> {
-    let checked = match check_server(db).await {
-        Ok(()) => check_sessions(db, options).await,
-        refused => refused,
-    };
-    match checked {
-        // Whoever shares sessions with others may meet their statements before anything else.
-        Err(OpenError::Sql(error)) if is_of_another_session(&error) => {
-            Err(OpenError::Pooler { evidence: "a prepared statement is another session's" })
-        }
-        checked => checked,
-    }
-}
-
-fn is_of_another_session(error: &sqlx::Error) -> bool {
-    let code = error.as_database_error().and_then(DatabaseError::code);
-    // There is a statement of this name already, or none.
-    code.is_some_and(|code| code == "42P05" || code == "26000")
-}
-
 /// Refuses a server that would lose what it acknowledged.
-async fn check_server(db: &mut PgConnection) -> Result<(), OpenError> {
+pub(crate) async fn check_server(db: &mut PgConnection) -> Result<(), OpenError> {
     let row = sqlx::query(include_str!("queries/server.sql")).fetch_one(db).await?;
     if row.try_get::<i32, _>("version")? < VERSION_MIN {
         return Err(OpenError::Version { found: row.try_get("version_name")? });
@@ -64,7 +40,7 @@ async fn check_server(db: &mut PgConnection) -> Result<(), OpenError> {
 }
 
 /// Refuses a pooler that gives each transaction another session: settings and LISTEN would be lost.
-async fn check_sessions(
+pub(crate) async fn check_sessions(
     first: &mut PgConnection,
     options: &PostgresOptions,
 ) -> Result<(), OpenError> {

@@ -56,7 +56,8 @@ impl PostgresStorage {
     /// Opens the schema, making or upgrading it where needed.
     pub async fn open(options: PostgresOptions) -> Result<Self, OpenError> {
         let mut db = pool::connect(&options).await?;
-        checks::check(&mut db, &options).await?;
+        checks::check_server(&mut db).await?;
+        checks::check_sessions(&mut db, &options).await?;
         migrations::migrate(&mut db, &options.namespace).await?;
         let store = sqlx::query("SELECT store_id FROM store").fetch_one(&mut db).await?;
         let store_id: Vec<u8> = store.try_get("store_id")?;
