@@ -125,7 +125,7 @@ pub enum OpenError {
 
 impl From<sqlx::Error> for OpenError {
     fn from(error: sqlx::Error) -> Self {
-        let code = error.as_database_error().and_then(|error| error.code());
+        let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
         match code.as_deref() {
             // A prepared statement that this session made is gone, or one is there that it did not
             // make: before anything else, two of our sessions met in one of the server's.
