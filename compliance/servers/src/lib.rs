@@ -14,6 +14,7 @@ mod address;
 mod container;
 mod local;
 mod watchdog;
+mod way;
 
 pub use local::LocalServer;
 

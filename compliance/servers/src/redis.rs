@@ -5,6 +5,7 @@ use crate::{
     LocalServer, StartError, address,
     container::{self, Container, Image},
     local::{self, Spec},
+    way::{self, Way},
 };
 use std::path::{Path, PathBuf};
 use tokio::sync::OnceCell;
@@ -99,13 +100,6 @@ pub struct RedisServer {
     way: Way,
 }
 
-#[derive(Debug)]
-enum Way {
-    Given,
-    Local(LocalServer),
-    Container { _running: Container },
-}
-
 impl RedisServer {
     /// The server that all tests of this process share.
     pub async fn shared(flavor: Flavor) -> Result<&'static Self, StartError> {
@@ -131,9 +125,7 @@ impl RedisServer {
     pub async fn start_with(flavor: Flavor, settings: &[&str]) -> Result<Self, StartError> {
         if let Some(program) = flavor.program() {
             let settings = settings.iter().map(|&it| it.to_owned()).collect();
-            let server = tokio::task::spawn_blocking(move || start_local(program, settings)).await;
-            let server =
-                server.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
+            let server = way::started(move || start_local(program, settings)).await?;
             let url = format!("redis://127.0.0.1:{}", server.port());
             return Ok(Self { url, way: Way::Local(server) });
         }
@@ -152,10 +144,7 @@ impl RedisServer {
 
     /// The process, if it is one that this test started: to be killed, paused, started again.
     pub fn local(&mut self) -> Option<&mut LocalServer> {
-        match &mut self.way {
-            Way::Local(server) => Some(server),
-            Way::Given | Way::Container { .. } => None,
-        }
+        self.way.local()
     }
 }
 
