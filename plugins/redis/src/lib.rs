@@ -13,7 +13,6 @@ mod replies;
 mod records;
 mod rows;
 mod packing;
-mod position;
 mod token;
 
 mod config;

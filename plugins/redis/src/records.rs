@@ -25,7 +25,7 @@ pub(crate) fn light(attempt: &Attempt) -> Bytes {
         .u32(attempt.attempt_no)
         .i64(attempt.started_at.map_or(0, Timestamp::millis))
         .i64(attempt.finished_at.map_or(0, Timestamp::millis))
-        .u8(outcome_number(attempt.outcome))
+        .u8(attempt.outcome.map_or(0, AttemptOutcome::number))
         .u8(flags)
         .u32(attempt.folded_count)
         .name(attempt.worker_id.as_ref().map_or("", WorkerId::as_str));
@@ -77,33 +77,11 @@ pub(crate) fn decode(light: &[u8], heavy: &[u8]) -> Option<Attempt> {
         attempt_no,
         started_at: has(STARTED).then_some(started_at),
         finished_at: has(ENDED).then_some(finished_at),
-        outcome: if outcome == 0 { None } else { Some(outcome_of(outcome)?) },
+        outcome: if outcome == 0 { None } else { Some(AttemptOutcome::of_number(outcome)?) },
         worker_id: has(WORKER).then(|| WorkerId::stored(worker)),
         error,
         extra,
         folded_count,
-    })
-}
-
-fn outcome_number(outcome: Option<AttemptOutcome>) -> u8 {
-    match outcome {
-        None => 0,
-        Some(AttemptOutcome::Success) => 1,
-        Some(AttemptOutcome::RetryableFailure) => 2,
-        Some(AttemptOutcome::PermanentFailure) => 3,
-        Some(AttemptOutcome::LeaseExpired) => 4,
-        Some(AttemptOutcome::Cancelled) => 5,
-    }
-}
-
-fn outcome_of(number: u8) -> Option<AttemptOutcome> {
-    Some(match number {
-        1 => AttemptOutcome::Success,
-        2 => AttemptOutcome::RetryableFailure,
-        3 => AttemptOutcome::PermanentFailure,
-        4 => AttemptOutcome::LeaseExpired,
-        5 => AttemptOutcome::Cancelled,
-        _ => return None,
     })
 }
 

@@ -7,9 +7,9 @@ use crate::{
 };
 use bytes::Bytes;
 use rdq_spi::{
-    Age, Attempt, AttemptReport, Call, ClaimParams, ClaimRef, DlqFilter, DlqListParams,
-    ExtendParams, HISTORY_BYTES_MAX, ListParams, Moment, NewTask, Outcome, PurgeParams, QueueName,
-    RedriveParams, Resolution, Selection, SweepParams, Timestamp, shed,
+    Age, Attempt, AttemptReport, ClaimParams, ClaimRef, DlqFilter, DlqListParams, ExtendParams,
+    HISTORY_BYTES_MAX, ListParams, Moment, NewTask, Outcome, PurgeParams, QueueName, RedriveParams,
+    Resolution, Selection, SweepParams, TaskStatus, Timestamp, shed,
 };
 
 const PART_NONE: u8 = 0;
@@ -116,7 +116,7 @@ pub(crate) fn resolution(args: &mut Args, resolution: Resolution) {
     let weight = report.extra.len() + error.map_or(0, rdq_spi::AttemptError::len_bytes);
     let (is_delay, due) = moment(due);
     let packed = Packer::default()
-        .u8(call_number(call))
+        .u8(call.number())
         .u8(number)
         .flag(strict)
         .flag(forget)
@@ -129,18 +129,8 @@ pub(crate) fn resolution(args: &mut Args, resolution: Resolution) {
     args.extend([packed.done(), records::report_light(&report), records::heavy(error), result]);
 }
 
-fn call_number(call: Call) -> u8 {
-    match call {
-        Call::Complete => 1,
-        Call::Reschedule => 2,
-        Call::DeadLetter => 3,
-        Call::Fail => 4,
-        Call::Release => 5,
-    }
-}
-
 pub(crate) fn list(params: &ListParams, before: i64) -> Args {
-    let status = params.status.map_or(u8::MAX, rows::status_number); // -1 as it is read
+    let status = params.status.map_or(u8::MAX, TaskStatus::number); // -1 as it is read
     let call = Packer::default()
         .u8(status)
         .i64(before)

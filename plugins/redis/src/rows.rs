@@ -61,7 +61,7 @@ impl Record {
         let queue = QueueName::stored(from.name()?);
         let handler_ref = QueueName::stored(from.name()?);
         let worker = from.name()?.to_owned();
-        let status = status_of(status.into())?;
+        let status = TaskStatus::of_number(status)?;
         Some(Self {
             status,
             flags,
@@ -90,29 +90,6 @@ impl Unpacker<'_> {
             *number = self.u32()?;
         }
         Some(numbers)
-    }
-}
-
-/// A status by its number.
-pub(crate) fn status_of(number: i64) -> Option<TaskStatus> {
-    Some(match number {
-        0 => TaskStatus::Pending,
-        1 => TaskStatus::InFlight,
-        2 => TaskStatus::Succeeded,
-        3 => TaskStatus::Dead,
-        4 => TaskStatus::Cancelled,
-        _ => return None,
-    })
-}
-
-/// The number of a status.
-pub(crate) fn status_number(status: TaskStatus) -> u8 {
-    match status {
-        TaskStatus::Pending => 0,
-        TaskStatus::InFlight => 1,
-        TaskStatus::Succeeded => 2,
-        TaskStatus::Dead => 3,
-        TaskStatus::Cancelled => 4,
     }
 }
 
@@ -252,13 +229,5 @@ mod tests {
         for len in 0..14 {
             assert_eq!(read_body(&body.slice(..len)), None, "{len}");
         }
-    }
-
-    #[test]
-    fn statuses_have_numbers() {
-        for number in 0..5_u8 {
-            assert_eq!(status_number(status_of(number.into()).unwrap()), number);
-        }
-        assert_eq!(status_of(5), None);
     }
 }

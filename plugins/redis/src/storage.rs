@@ -7,7 +7,6 @@ use crate::{
     errors::{Access, corrupt},
     hints::Hints,
     packing::Unpacker,
-    position::{self, List},
     replies::{Reply, next},
     requests::{self, Args},
     rows, start,
@@ -20,6 +19,7 @@ use rdq_spi::{
     QueueConfig, QueueName, QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result,
     StaleDetail, Step, Storage, StorageError, SweepParams, Swept, Task, TaskId, TaskStatus,
     Timestamp,
+    keyset::{self, List},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -100,7 +100,7 @@ impl Storage for RedisStorage {
         self.call_each("enqueue", Writes, ids, args, |reply, id: &TaskId| {
             let answer = reply.number()?;
             let admission =
-                |created| Some(Admission { created, status: rows::status_of(answer / 10)? });
+                |created| Some(Admission { created, status: TaskStatus::of_number(answer / 10)? });
             Some(match answer % 10 {
                 1 => Ok(admission(true)?),
                 2 => Ok(admission(false)?),
@@ -152,7 +152,7 @@ impl Storage for RedisStorage {
             if answer < 0 {
                 return Some(Err(not_found(id)));
             }
-            let status = rows::status_of(answer % 10)?;
+            let status = TaskStatus::of_number(answer % 10)?;
             Some(Ok(Cancelled { status, changed: answer >= 10 }))
         })
         .await
@@ -165,28 +165,28 @@ impl Storage for RedisStorage {
     }
 
     async fn list(&self, params: ListParams) -> Result<Page> {
-        let before = position::decode(List::Tasks, &params.queue, params.position.as_ref())?;
+        let before = keyset::decode(List::Tasks, &params.queue, params.position.as_ref())?;
         let args = requests::list(&params, before);
         self.call("list", Reads, args, |reply| page(List::Tasks, &params.queue, reply)).await
     }
 
     async fn dlq_list(&self, params: DlqListParams) -> Result<Page> {
         let list = List::DeadLetters;
-        let before = position::decode(list, &params.queue, params.position.as_ref())?;
+        let before = keyset::decode(list, &params.queue, params.position.as_ref())?;
         let args = requests::dlq_list(&params, before);
         self.call("dlq_list", Reads, args, |reply| page(list, &params.queue, reply)).await
     }
 
     async fn redrive(&self, params: RedriveParams) -> Result<Step> {
         let list = List::DeadLetters;
-        let before = position::decode(list, &params.queue, params.position.as_ref())?;
+        let before = keyset::decode(list, &params.queue, params.position.as_ref())?;
         let args = requests::redrive(&params, before);
         self.call("redrive", Writes, args, |reply| step(&params.queue, reply)).await
     }
 
     async fn purge(&self, params: PurgeParams) -> Result<Step> {
         let list = List::DeadLetters;
-        let before = position::decode(list, &params.queue, params.position.as_ref())?;
+        let before = keyset::decode(list, &params.queue, params.position.as_ref())?;
         let args = requests::purge(&params, before);
         self.call("purge", Writes, args, |reply| step(&params.queue, reply)).await
     }
@@ -306,7 +306,7 @@ fn resolved(reply: Reply, task: &TaskId) -> Option<Result<Resolved>> {
         Standing::Replayed => true,
         Standing::Refused(error) => return Some(Err(error)),
     };
-    let status = rows::status_of(from.u8()?.into())?;
+    let status = TaskStatus::of_number(from.u8()?)?;
     let due = from.timestamp()?;
     let next_attempt_at = (status == TaskStatus::Pending).then_some(due);
     Some(Ok(Resolved { status, next_attempt_at, replayed }))
@@ -316,14 +316,14 @@ fn page(list: List, queue: &QueueName, reply: Reply) -> Option<Page> {
     let mut parts = reply.list()?;
     let rest = next(&mut parts)?.number()?;
     let tasks = next(&mut parts)?.each(rows::task)?;
-    let next = (rest >= 0).then(|| position::encode(list, queue, rest));
+    let next = (rest >= 0).then(|| keyset::encode(list, queue, rest));
     Some(Page { tasks, next })
 }
 
 fn step(queue: &QueueName, reply: Reply) -> Option<Step> {
     let mut parts = reply.list()?;
     let (count, rest) = (next(&mut parts)?.count()?, next(&mut parts)?.number()?);
-    let next = (rest >= 0).then(|| position::encode(List::DeadLetters, queue, rest));
+    let next = (rest >= 0).then(|| keyset::encode(List::DeadLetters, queue, rest));
     Some(Step { count, next })
 }
 

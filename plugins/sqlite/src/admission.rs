@@ -5,10 +5,10 @@ use crate::{
     handoff::{self, Taker},
     history::{self, Kept},
     lanes,
-    rows::{self, duration_number, filled},
+    rows::{self, filled},
     transaction::Tx,
 };
-use rdq_spi::{Admission, NewTask, Result, StorageError, TaskStatus, Timestamp};
+use rdq_spi::{Admission, NewTask, Result, StorageError, TaskStatus, Timestamp, duration_number};
 use rusqlite::{OptionalExtension as _, params};
 
 /// Serves one call.

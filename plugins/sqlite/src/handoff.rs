@@ -5,33 +5,40 @@
 use crate::{
     claims::{lease_of, promote},
     errors::Sql,
-    lanes,
-    rows::{self, duration_number},
+    lanes, rows,
     transaction::Tx,
     waiting::NextDue,
 };
 use bytes::Bytes;
-use rdq_spi::{Claim, ClaimParams, NewTask, QueueName, Task, TaskStatus, Timestamp};
+use rdq_spi::{
+    Claim, ClaimParams, NewTask, QueueName, Task, TaskStatus, Timestamp, duration_number,
+};
 use rusqlite::params;
-use std::collections::HashMap;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 /// What a transaction knows of claims that it will serve.
 #[derive(Debug, Default)]
 pub(crate) struct Handoffs {
-    waiting: Vec<Waiting>,
+    /// By call, and by number within it.
+    waiting: BTreeMap<Place, Waiting>,
     /// The call that runs.
     call: usize,
     /// Whether nothing stands in a queue's lanes of due tasks.
     bare: HashMap<i64, bool>,
 }
 
+/// A call of the transaction, and which of its claims.
+type Place = (usize, usize);
+
 /// A claim from a single queue: one from several has to look which of them is served next.
 #[derive(Debug)]
 struct Waiting {
-    call: usize,
-    /// Which claim of the call.
+    /// Those of its call.
+    claims: Arc<[ClaimParams]>,
     index: usize,
-    params: ClaimParams,
     tasks_left: usize,
     bytes_left: usize,
     handed: Vec<Handed>,
@@ -56,22 +63,26 @@ pub(crate) struct Handover {
 
 /// A claim that takes all due tasks of an admission call.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Taker(usize);
+pub(crate) struct Taker(Place);
+
+impl Waiting {
+    fn params(&self) -> &ClaimParams {
+        &self.claims[self.index]
+    }
+}
 
 impl Handoffs {
     /// These claims are served by this call of the transaction, which has not run yet.
-    pub(crate) fn expect(&mut self, call: usize, claims: &[ClaimParams]) {
-        for (index, params) in
-            claims.iter().enumerate().filter(|(_, claim)| claim.queues.len() == 1)
-        {
-            self.waiting.push(Waiting {
-                call,
+    pub(crate) fn expect(&mut self, call: usize, claims: &Arc<[ClaimParams]>) {
+        for (index, params) in claims.iter().enumerate().filter(|(_, it)| it.queues.len() == 1) {
+            let waiting = Waiting {
+                claims: Arc::clone(claims),
                 index,
-                params: params.clone(),
                 tasks_left: params.limit as usize,
                 bytes_left: params.bytes_max,
                 handed: Vec::new(),
-            });
+            };
+            self.waiting.insert((call, index), waiting);
         }
     }
 
@@ -92,9 +103,9 @@ impl Handoffs {
 
     /// What this claim of the running call was handed.
     pub(crate) fn take(&mut self, index: usize) -> Handover {
-        let is_it = |waiting: &Waiting| waiting.call == self.call && waiting.index == index;
-        let Some(at) = self.waiting.iter().position(is_it) else { return Handover::default() };
-        let mut handed = self.waiting.swap_remove(at).handed;
+        let Some(Waiting { mut handed, .. }) = self.waiting.remove(&(self.call, index)) else {
+            return Handover::default();
+        };
         handed.sort_unstable_by_key(|handed| handed.place);
         Handover {
             bytes: handed.iter().map(|handed| handed.bytes).sum(),
@@ -114,12 +125,12 @@ pub(crate) fn taker(tx: &mut Tx<'_, '_>, tasks: &[NewTask]) -> Sql<Option<Taker>
     let Some(queue) = tx.find_queue(&first.queue)? else { return Ok(None) };
     let due = || tasks.iter().filter(|task| task.due.resolve(tx.now) <= tx.now);
     let (count, bytes) = (due().count(), due().map(|task| task.envelope.len()).sum::<usize>());
-    let has_room = |waiting: &Waiting| {
-        waiting.params.queues.iter().any(|from| from.queue == first.queue)
+    let has_room = |(_, waiting): &(&Place, &Waiting)| {
+        waiting.params().queues.iter().any(|from| from.queue == first.queue)
             && waiting.tasks_left >= count
             && waiting.bytes_left >= bytes
     };
-    let Some(taker) = tx.handoffs.waiting.iter().position(has_room) else { return Ok(None) };
+    let Some((&taker, _)) = tx.handoffs.waiting.iter().find(has_room) else { return Ok(None) };
     Ok(is_bare(tx, queue)?.then_some(Taker(taker)))
 }
 
@@ -150,7 +161,8 @@ pub(crate) fn insert_claimed(
     Taker(taker): Taker,
 ) -> Sql<bool> {
     let task = lanes::task_key(queue, tx.next_seq());
-    let Waiting { params, .. } = &tx.handoffs.waiting[taker];
+    let Some(waiting) = tx.handoffs.waiting.get(&taker) else { return Ok(false) };
+    let params = waiting.params();
     let [from] = params.queues.as_slice() else { return Ok(false) };
     let lease = lease_of(params, &new.overrides, from);
     let (worker_id, end) = (params.worker_id.clone(), tx.now.after(lease));
@@ -212,13 +224,11 @@ pub(crate) fn insert_claimed(
         generation,
         lease,
     };
-    let waiting = &mut tx.handoffs.waiting[taker];
-    waiting.tasks_left -= 1;
-    waiting.bytes_left -= new.envelope.len();
-    waiting.handed.push(Handed {
-        place: (lanes::ready(new.priority), due.millis(), task),
-        bytes: new.envelope.len(),
-        claim,
-    });
+    if let Some(waiting) = tx.handoffs.waiting.get_mut(&taker) {
+        waiting.tasks_left -= 1;
+        waiting.bytes_left -= new.envelope.len();
+        let place = (lanes::ready(new.priority), due.millis(), task);
+        waiting.handed.push(Handed { place, bytes: new.envelope.len(), claim });
+    }
     Ok(true)
 }

@@ -24,7 +24,6 @@ mod reports;
 mod rows;
 mod records;
 mod lanes;
-mod position;
 mod token;
 mod statements;
 

@@ -103,7 +103,11 @@ impl Storage for SqliteStorage {
 
     async fn claim_due(&self, claims: Vec<ClaimParams>) -> Result<Vec<Result<Claimed>>> {
         let cost = claims.iter().map(|params| params.limit as usize).sum();
-        self.writer.claim("claim_due", cost, claims.into(), claims::claim_all).await
+        let claims: Arc<[_]> = claims.into();
+        let own = Arc::clone(&claims);
+        self.writer
+            .call_claiming("claim_due", cost, claims, move |tx| claims::claim_all(tx, &own))
+            .await
     }
 
     async fn extend_leases(&self, leases: Vec<ExtendParams>) -> Result<Vec<Result<Extended>>> {

@@ -199,7 +199,7 @@ impl<'s, 'c> Tx<'s, 'c> {
         let counts = self.counts.entry(queue).or_default();
         for (status, change) in [(from, -1), (to, 1)] {
             if let Some(status) = status {
-                counts[index(status)] += change;
+                counts[usize::from(status.number())] += change;
             }
         }
     }
@@ -259,7 +259,7 @@ impl<'s, 'c> Tx<'s, 'c> {
             row.task,
             row.lane,
             row.at,
-            lanes::status_number(row.status),
+            row.status.number(),
             row.generation,
             row.ending.encode(),
             row.attempt_count,
@@ -289,16 +289,6 @@ impl<'s, 'c> Tx<'s, 'c> {
         }
         self.count(queue, Some(status), None);
         Ok(())
-    }
-}
-
-fn index(status: TaskStatus) -> usize {
-    match status {
-        TaskStatus::Pending => 0,
-        TaskStatus::InFlight => 1,
-        TaskStatus::Succeeded => 2,
-        TaskStatus::Dead => 3,
-        TaskStatus::Cancelled => 4,
     }
 }
 

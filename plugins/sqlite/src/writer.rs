@@ -42,7 +42,7 @@ trait Job: Send {
     fn cost(&self) -> u32;
     /// The claims that it makes: tasks admitted before it, in the same transaction, may be handed to
     /// them.
-    fn claims(&self) -> &[ClaimParams];
+    fn claims(&self) -> &Arc<[ClaimParams]>;
     fn run(&mut self, tx: &mut Tx<'_, '_>) -> Sql<()>;
     fn succeed(self: Box<Self>);
     fn fail(self: Box<Self>, failure: &Failure);
@@ -62,7 +62,7 @@ impl<T: Send, W: Fn(&mut Tx<'_, '_>) -> Sql<T> + Send> Job for Call<T, W> {
         u32::try_from(self.cost.num_permits()).unwrap_or(u32::MAX)
     }
 
-    fn claims(&self) -> &[ClaimParams] {
+    fn claims(&self) -> &Arc<[ClaimParams]> {
         &self.claims
     }
 
@@ -148,26 +148,11 @@ impl Writer {
         T: Send + 'static,
         W: Fn(&mut Tx<'_, '_>) -> Sql<T> + Send + 'static,
     {
-        self.send(operation, cost, Arc::default(), work).await
+        self.call_claiming(operation, cost, Arc::default(), work).await
     }
 
-    /// The same for calls that claim.
-    pub(crate) async fn claim<T, W>(
-        &self,
-        operation: &'static str,
-        cost: usize,
-        claims: Arc<[ClaimParams]>,
-        work: W,
-    ) -> Result<T>
-    where
-        T: Send + 'static,
-        W: Fn(&mut Tx<'_, '_>, &[ClaimParams]) -> Sql<T> + Send + 'static,
-    {
-        let own = Arc::clone(&claims);
-        self.send(operation, cost, claims, move |tx| work(tx, &own)).await
-    }
-
-    async fn send<T, W>(
+    /// The same for a call that makes these claims.
+    pub(crate) async fn call_claiming<T, W>(
         &self,
         operation: &'static str,
         cost: usize,
