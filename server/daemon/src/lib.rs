@@ -8,6 +8,7 @@ mod limits;
 mod health;
 mod grpc;
 mod convert;
+mod ids;
 mod status;
 
 pub use config::{ConfigError, ServeArgs};

@@ -50,6 +50,8 @@ async fn enqueue_answers_whether_the_task_is_new_and_makes_an_id_where_there_is_
     let made = served.enqueue(&task("", "q")).await.unwrap();
     assert_eq!(made.id.len(), 26, "a ULID: {}", made.id);
     assert_eq!(served.get(&made.id).await.id, made.id);
+    let next = served.enqueue(&task("", "q")).await.unwrap();
+    assert!(made.id < next.id, "ids stand in the order of their making");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Tasks and attempts: the envelope in two, and together again.
 
 use super::request::{moment, name, positive, task_id};
-use crate::status::Refusal;
+use crate::{ids, status::Refusal};
 use bytes::{Bytes, BytesMut};
 use prost::Message as _;
 use rdq_engine::Submission;
@@ -10,7 +10,7 @@ use rdq_proto::{
     raw, time, v1,
 };
 use rdq_spi::{
-    Attempt, AttemptError, AttemptOutcome, AttemptReport, Moment, NewTask, Overrides, Task, TaskId,
+    Attempt, AttemptError, AttemptOutcome, AttemptReport, Moment, NewTask, Overrides, Task,
     TaskStatus, WorkerId,
 };
 use std::collections::HashMap;
@@ -35,11 +35,11 @@ pub(crate) fn submission(encoded: &Bytes) -> Result<Submission, Refusal> {
     check_version(&task)?;
     check_carried(&task)?;
     let id = if task.id.is_empty() {
-        let id = ulid::Ulid::generate().to_string();
+        let id = ids::next();
         let mut with_id = BytesMut::from(&envelope[..]);
-        raw::put_field(&mut with_id, ID, id.as_bytes());
+        raw::put_field(&mut with_id, ID, id.as_str().as_bytes());
         envelope = with_id.freeze();
-        TaskId::stored(id)
+        id
     } else {
         task_id(&task.id)?
     };
