@@ -14,10 +14,7 @@ use rdq_spi::{
     Claim, ClaimParams, NewTask, QueueName, Task, TaskStatus, Timestamp, duration_number,
 };
 use rusqlite::params;
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// What a transaction knows of claims that it will serve.
 #[derive(Debug, Default)]
@@ -27,7 +24,7 @@ pub(crate) struct Handoffs {
     /// The call that runs.
     call: usize,
     /// Whether nothing stands in a queue's lanes of due tasks.
-    bare: HashMap<i64, bool>,
+    bare: BTreeMap<i64, bool>,
 }
 
 /// A call of the transaction, and which of its claims.
@@ -41,15 +38,16 @@ struct Waiting {
     index: usize,
     tasks_left: usize,
     bytes_left: usize,
-    handed: Vec<Handed>,
+    handed: Handed,
 }
 
-#[derive(Debug)]
+/// What a claim was handed, in the order of admission.
+#[derive(Debug, Default)]
 struct Handed {
-    /// Its place among what is due: lane, due time, admission.
-    place: (i64, i64, i64),
+    /// The place of each among what is due: lane, due time, admission.
+    places: Vec<(i64, i64, i64)>,
+    claims: Vec<Claim>,
     bytes: usize,
-    claim: Claim,
 }
 
 /// What a claim was handed.
@@ -71,6 +69,18 @@ impl Waiting {
     }
 }
 
+impl Handed {
+    fn in_order(self) -> Vec<Claim> {
+        // As a rule tasks of one priority are admitted when they are due; then nothing moves.
+        if self.places.is_sorted() {
+            return self.claims;
+        }
+        let mut handed: Vec<_> = self.places.into_iter().zip(self.claims).collect();
+        handed.sort_unstable_by_key(|(place, _)| *place);
+        handed.into_iter().map(|(_, claim)| claim).collect()
+    }
+}
+
 impl Handoffs {
     /// These claims are served by this call of the transaction, which has not run yet.
     pub(crate) fn expect(&mut self, call: usize, claims: &Arc<[ClaimParams]>) {
@@ -80,7 +90,7 @@ impl Handoffs {
                 index,
                 tasks_left: params.limit as usize,
                 bytes_left: params.bytes_max,
-                handed: Vec::new(),
+                handed: Handed::default(),
             };
             self.waiting.insert((call, index), waiting);
         }
@@ -103,14 +113,10 @@ impl Handoffs {
 
     /// What this claim of the running call was handed.
     pub(crate) fn take(&mut self, index: usize) -> Handover {
-        let Some(Waiting { mut handed, .. }) = self.waiting.remove(&(self.call, index)) else {
+        let Some(Waiting { handed, .. }) = self.waiting.remove(&(self.call, index)) else {
             return Handover::default();
         };
-        handed.sort_unstable_by_key(|handed| handed.place);
-        Handover {
-            bytes: handed.iter().map(|handed| handed.bytes).sum(),
-            claims: handed.into_iter().map(|handed| handed.claim).collect(),
-        }
+        Handover { bytes: handed.bytes, claims: handed.in_order() }
     }
 }
 
@@ -131,7 +137,14 @@ pub(crate) fn taker(tx: &mut Tx<'_, '_>, tasks: &[NewTask]) -> Sql<Option<Taker>
             && waiting.bytes_left >= bytes
     };
     let Some((&taker, _)) = tx.handoffs.waiting.iter().find(has_room) else { return Ok(None) };
-    Ok(is_bare(tx, queue)?.then_some(Taker(taker)))
+    if !is_bare(tx, queue)? {
+        return Ok(None);
+    }
+    if let Some(waiting) = tx.handoffs.waiting.get_mut(&taker) {
+        waiting.handed.claims.reserve(count);
+        waiting.handed.places.reserve(count);
+    }
+    Ok(Some(Taker(taker)))
 }
 
 /// Of this queue, and new in this store.
@@ -227,8 +240,9 @@ pub(crate) fn insert_claimed(
     if let Some(waiting) = tx.handoffs.waiting.get_mut(&taker) {
         waiting.tasks_left -= 1;
         waiting.bytes_left -= new.envelope.len();
-        let place = (lanes::ready(new.priority), due.millis(), task);
-        waiting.handed.push(Handed { place, bytes: new.envelope.len(), claim });
+        waiting.handed.places.push((lanes::ready(new.priority), due.millis(), task));
+        waiting.handed.claims.push(claim);
+        waiting.handed.bytes += new.envelope.len();
     }
     Ok(true)
 }

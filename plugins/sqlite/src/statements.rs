@@ -1,7 +1,7 @@
 //! The writer's statements, prepared once: one file each in `queries/`. Nothing here runs one.
 
 use crate::errors::Sql;
-use rusqlite::{Connection, Statement};
+use rusqlite::{Connection, PrepFlags, Statement};
 
 macro_rules! statements {
     ($(#[$doc:meta])* $group:ident, $texts:ident { $($name:ident),* $(,)? }) => {
@@ -10,7 +10,10 @@ macro_rules! statements {
 
         impl<'c> $group<'c> {
             pub(crate) fn prepare(db: &'c Connection) -> Sql<Self> {
-                Ok(Self { $($name: db.prepare(text!($name))?),* })
+                // They stay: SQLite takes their memory from elsewhere than from the little that a
+                // connection keeps at hand for what is soon given back.
+                let flags = PrepFlags::SQLITE_PREPARE_PERSISTENT;
+                Ok(Self { $($name: db.prepare_with_flags(text!($name), flags)?),* })
             }
         }
 

@@ -10,7 +10,7 @@ use crate::{
     reader::Readers,
     reads::not_found,
     sweeps,
-    writer::Writer,
+    writer::{Role, Writer},
 };
 use async_trait::async_trait;
 use rdq_spi::{
@@ -98,7 +98,9 @@ impl Storage for SqliteStorage {
 
     async fn enqueue(&self, tasks: Vec<NewTask>) -> Result<Vec<Result<Admission>>> {
         let cost = tasks.iter().map(|task| cost_of(task.envelope.len())).sum();
-        self.writer.call("enqueue", cost, move |tx| admission::enqueue_all(tx, &tasks)).await
+        self.writer
+            .call_as(Role::Admits, "enqueue", cost, move |tx| admission::enqueue_all(tx, &tasks))
+            .await
     }
 
     async fn claim_due(&self, claims: Vec<ClaimParams>) -> Result<Vec<Result<Claimed>>> {
@@ -106,7 +108,7 @@ impl Storage for SqliteStorage {
         let claims: Arc<[_]> = claims.into();
         let own = Arc::clone(&claims);
         self.writer
-            .call_claiming("claim_due", cost, claims, move |tx| claims::claim_all(tx, &own))
+            .call_as(Role::Claims(claims), "claim_due", cost, move |tx| claims::claim_all(tx, &own))
             .await
     }
 

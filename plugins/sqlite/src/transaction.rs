@@ -14,7 +14,7 @@ use crate::{
 use rdq_spi::{ClaimToken, QueueName, TaskStatus, Timestamp};
 use rusqlite::{OptionalExtension as _, params};
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet},
     hash::{BuildHasher as _, Hasher as _, RandomState},
     time::Duration,
 };
@@ -32,15 +32,16 @@ pub(crate) struct Tx<'s, 'c> {
     pub(crate) now: Timestamp,
     pub(crate) store_id: [u8; 8],
     /// Queues whose tasks that have come due by then stand in the lanes of due tasks.
-    pub(crate) promoted: HashSet<i64>,
+    pub(crate) promoted: BTreeSet<i64>,
     pub(crate) handoffs: Handoffs,
     clock: Clock,
     seq: i64,
     generation: i64,
     finish_seq: i64,
-    queues: HashMap<QueueName, i64>,
-    counts: HashMap<i64, [i64; 5]>,
-    hints: HashMap<i64, Timestamp>,
+    // Few keys as a rule, and looked up with every task: trees, which hash nothing.
+    queues: BTreeMap<QueueName, i64>,
+    counts: BTreeMap<i64, [i64; 5]>,
+    hints: BTreeMap<i64, Timestamp>,
 }
 
 /// A queue where something will be due, and how soon.
@@ -63,11 +64,11 @@ impl<'s, 'c> Tx<'s, 'c> {
             seq,
             generation,
             finish_seq,
-            promoted: HashSet::new(),
+            promoted: BTreeSet::new(),
             handoffs: Handoffs::default(),
-            queues: HashMap::new(),
-            counts: HashMap::new(),
-            hints: HashMap::new(),
+            queues: BTreeMap::new(),
+            counts: BTreeMap::new(),
+            hints: BTreeMap::new(),
         })
     }
 
@@ -213,7 +214,7 @@ impl<'s, 'c> Tx<'s, 'c> {
     }
 
     fn put_counts(&mut self) -> Sql<()> {
-        for (queue, counts) in self.counts.drain() {
+        for (queue, counts) in std::mem::take(&mut self.counts) {
             let [pending, in_flight, succeeded, dead, cancelled] = counts;
             self.sql
                 .queues

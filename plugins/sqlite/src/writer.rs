@@ -16,6 +16,7 @@ use crate::{
 use rdq_spi::{ClaimParams, HintHub, Result, StorageError};
 use rusqlite::Connection;
 use std::{
+    collections::VecDeque,
     io,
     path::Path,
     sync::{
@@ -37,12 +38,23 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// A file that cannot be opened again is tried again this often.
 const REOPEN_PAUSE: Duration = Duration::from_millis(200);
 
+/// What a call does, in the order in which calls of one transaction run: they all wait at once, so
+/// that any order is right. Tasks that are admitted may be handed to claims that come after, and what
+/// takes its time before gives claims the time to come.
+#[derive(Debug)]
+pub(crate) enum Role {
+    /// Anything else.
+    Other,
+    /// It admits tasks.
+    Admits,
+    /// It makes these claims.
+    Claims(Arc<[ClaimParams]>),
+}
+
 /// A call, as the writer sees it.
 trait Job: Send {
     fn cost(&self) -> u32;
-    /// The claims that it makes: tasks admitted before it, in the same transaction, may be handed to
-    /// them.
-    fn claims(&self) -> &Arc<[ClaimParams]>;
+    fn role(&self) -> &Role;
     fn run(&mut self, tx: &mut Tx<'_, '_>) -> Sql<()>;
     fn succeed(self: Box<Self>);
     fn fail(self: Box<Self>, failure: &Failure);
@@ -54,7 +66,7 @@ struct Call<T, W> {
     answer: Option<T>,
     to: oneshot::Sender<Result<T>>,
     cost: OwnedSemaphorePermit,
-    claims: Arc<[ClaimParams]>,
+    role: Role,
 }
 
 impl<T: Send, W: Fn(&mut Tx<'_, '_>) -> Sql<T> + Send> Job for Call<T, W> {
@@ -62,8 +74,8 @@ impl<T: Send, W: Fn(&mut Tx<'_, '_>) -> Sql<T> + Send> Job for Call<T, W> {
         u32::try_from(self.cost.num_permits()).unwrap_or(u32::MAX)
     }
 
-    fn claims(&self) -> &Arc<[ClaimParams]> {
-        &self.claims
+    fn role(&self) -> &Role {
+        &self.role
     }
 
     fn run(&mut self, tx: &mut Tx<'_, '_>) -> Sql<()> {
@@ -148,15 +160,15 @@ impl Writer {
         T: Send + 'static,
         W: Fn(&mut Tx<'_, '_>) -> Sql<T> + Send + 'static,
     {
-        self.call_claiming(operation, cost, Arc::default(), work).await
+        self.call_as(Role::Other, operation, cost, work).await
     }
 
-    /// The same for a call that makes these claims.
-    pub(crate) async fn call_claiming<T, W>(
+    /// The same for a call of this role.
+    pub(crate) async fn call_as<T, W>(
         &self,
+        role: Role,
         operation: &'static str,
         cost: usize,
-        claims: Arc<[ClaimParams]>,
         work: W,
     ) -> Result<T>
     where
@@ -169,7 +181,7 @@ impl Writer {
             .await
             .map_err(|_| StorageError::Closed)?;
         let (to, answer) = oneshot::channel();
-        let call = Box::new(Call { operation, work, answer: None, to, cost, claims });
+        let call = Box::new(Call { operation, work, answer: None, to, cost, role });
         self.messages.send(Message::Job(call)).map_err(|_| StorageError::Closed)?;
         answer.await.unwrap_or_else(|_| {
             let source = io::Error::other("the writer ended before it answered").into();
@@ -449,18 +461,28 @@ fn run(
 ) -> Result<Vec<Hint>, Failure> {
     let mut run = || -> Sql<Vec<Hint>> {
         let mut tx = Tx::start(sql, turns)?;
-        let (mut next, mut expected) = (0, 0);
+        // Numbers of calls, by role.
+        let mut waiting = [const { VecDeque::new() }; 3];
+        let mut known = 0;
         loop {
-            // What came meanwhile shares the commit, such as the claim of a task just admitted.
+            // What came meanwhile shares the commit, such as the claim of a task to be admitted.
             batch.extend(std::iter::from_fn(|| arrivals.as_mut()?.next()));
-            for (call, job) in batch.iter().enumerate().skip(expected) {
-                tx.handoffs.expect(call, job.claims());
+            for (call, job) in batch.iter().enumerate().skip(known) {
+                let turn = match job.role() {
+                    Role::Other => 0,
+                    Role::Admits => 1,
+                    Role::Claims(claims) => {
+                        tx.handoffs.expect(call, claims);
+                        2
+                    }
+                };
+                waiting[turn].push_back(call);
             }
-            expected = batch.len();
-            let Some(job) = batch.get_mut(next) else { break };
-            tx.handoffs.begin(next);
+            known = batch.len();
+            let Some(call) = waiting.iter_mut().find_map(VecDeque::pop_front) else { break };
+            let Some(job) = batch.get_mut(call) else { break };
+            tx.handoffs.begin(call);
             job.run(&mut tx)?;
-            next += 1;
         }
         // What changed nothing needs no commit of its own, and no sync.
         if db.total_changes() == changes_before { Ok(Vec::new()) } else { tx.finish() }
