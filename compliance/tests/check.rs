@@ -11,6 +11,7 @@ impl Fixture for Memory {
     const CAPABILITIES: Capabilities = Capabilities {
         durability: Durability::None,
         notify: true,
+        waiting_claims: true,
         filter_pushdown: true,
         batch_enqueue: true,
     };

@@ -19,6 +19,7 @@ mod names;
 mod bounds;
 mod clock;
 mod hints;
+mod waiting;
 mod durable;
 mod races;
 mod model;
@@ -38,6 +39,8 @@ enum Needs {
     Filters,
     /// Hints.
     Hints,
+    /// Claims that wait.
+    WaitingClaims,
     /// No hints, and no engine that makes some itself.
     NoHints,
     /// A store that survives a restart, and that the case may restart.
@@ -52,6 +55,7 @@ impl Needs {
             Self::Direct => (!F::THROUGH_ENGINE, "an engine stands between"),
             Self::Filters => (can.filter_pushdown || F::THROUGH_ENGINE, "no filter_pushdown"),
             Self::Hints => (can.notify, "no notify"),
+            Self::WaitingClaims => (can.waiting_claims, "no waiting_claims"),
             Self::NoHints => (!can.notify && !F::THROUGH_ENGINE, "the store has notify"),
             Self::Restarts if !F::ISOLATED => (false, "the store is not the kit's to restart"),
             Self::Restarts => (can.durability > Durability::None, "the store is not durable"),
@@ -197,6 +201,12 @@ pub(crate) fn all<F: Fixture>() -> Vec<Case> {
         case!("StorageClock", Store, clock::a_delay_beyond_the_year_9999_is_cut),
         case!("StorageClock", Store, clock::durations_are_rounded_up),
         case!("StorageClock", Store, clock::it_never_runs_backwards),
+        case!("WaitingClaims", WaitingClaims, waiting::one_gets_what_is_admitted),
+        case!("WaitingClaims", WaitingClaims, waiting::they_get_what_a_claim_would_have),
+        case!("WaitingClaims", WaitingClaims, waiting::one_gets_what_comes_back),
+        case!("WaitingClaims", WaitingClaims, waiting::one_that_has_waited_enough_takes_nothing),
+        case!("WaitingClaims", WaitingClaims, waiting::one_whose_caller_is_gone_takes_nothing),
+        case!("NoDoubleClaim", WaitingClaims, waiting::a_burst_is_shared_out_without_loss),
         case!("Hints", Hints, hints::one_comes_at_once_if_a_task_is_due),
         case!("Hints", Hints, hints::an_admission_is_heard_of),
         case!("Hints", Hints, hints::a_task_that_waited_before_is_heard_of),

@@ -109,6 +109,10 @@ pub(crate) enum Fault {
     OneTooManyReady,
     /// No hint ever comes.
     HintsLost,
+    /// No claim waits.
+    WaitersComeTooSoon,
+    /// Claims go on waiting for callers that are gone.
+    WaitersStayBehind,
     /// Queue names are compared without case.
     NamesFolded,
     /// Queue names are trimmed.

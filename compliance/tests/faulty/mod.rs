@@ -29,6 +29,7 @@ impl Fixture for FaultyFixture {
     const CAPABILITIES: Capabilities = Capabilities {
         durability: Durability::None,
         notify: true,
+        waiting_claims: true,
         filter_pushdown: true,
         batch_enqueue: true,
     };

@@ -4,8 +4,8 @@ use super::{Fault, memo::Memo};
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use rdq_spi::{
-    Admission, Age, AttemptOutcome, AttemptReport, Cancelled, Capabilities, ClaimParams, ClaimRef,
-    Claimed, DeadRetention, DlqListParams, DueHints, Durability, ExtendParams, Extended,
+    Admission, Age, AttemptOutcome, AttemptReport, Awaited, Cancelled, Capabilities, ClaimParams,
+    ClaimRef, Claimed, DeadRetention, DlqListParams, DueHints, Durability, ExtendParams, Extended,
     ListParams, Moment, NewTask, Outcome, Page, PurgeParams, QueueConfig, QueueName, QueueRecord,
     QueueStats, RedriveParams, Resolution, Resolved, Result, Selection, Step, Storage,
     StorageError, SweepParams, Swept, Task, TaskId, TaskStatus, Timestamp,
@@ -14,6 +14,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
+use tokio_util::sync::CancellationToken;
 
 #[derive(Debug)]
 pub(super) struct Faulty {
@@ -311,6 +312,28 @@ impl Storage for Faulty {
             });
         }
         Ok(answers)
+    }
+
+    async fn claim_when_due(
+        &self,
+        claims: Vec<ClaimParams>,
+        enough: CancellationToken,
+    ) -> Result<Awaited> {
+        match self.fault {
+            Fault::WaitersComeTooSoon => {
+                Ok(Awaited { claims: self.claim_due(claims).await?, waited: Duration::ZERO })
+            }
+            Fault::WaitersStayBehind => {
+                let store = self.store.clone();
+                let wait =
+                    async move { store.claim_when_due(claims, CancellationToken::new()).await };
+                tokio::select! {
+                    answer = tokio::spawn(wait) => answer.expect("it does not panic"),
+                    () = enough.cancelled() => Ok(Awaited::default()),
+                }
+            }
+            _ => self.store.claim_when_due(claims, enough).await,
+        }
     }
 
     async fn extend_leases(&self, leases: Vec<ExtendParams>) -> Result<Vec<Result<Extended>>> {

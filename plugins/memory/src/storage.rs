@@ -3,9 +3,10 @@
 
 use crate::{admission::detach_task, clock::Clock, hints::hints, state::State};
 use async_trait::async_trait;
+use futures::StreamExt as _;
 use rdq_spi::{
-    Admission, Cancelled, Capabilities, ClaimParams, ClaimRef, Claimed, DlqListParams, DueHints,
-    Durability, ExtendParams, Extended, HintHub, ListParams, NewTask, Page, PurgeParams,
+    Admission, Awaited, Cancelled, Capabilities, ClaimParams, ClaimRef, Claimed, DlqListParams,
+    DueHints, Durability, ExtendParams, Extended, HintHub, ListParams, NewTask, Page, PurgeParams,
     QueueConfig, QueueName, QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result,
     Step, Storage, StorageError, SweepParams, Swept, Task, TaskId, Timestamp,
 };
@@ -14,6 +15,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 /// Tasks in the memory of this process. A clone is another handle on the same data; closing a
 /// handle leaves the others open.
@@ -90,6 +92,7 @@ impl Storage for MemoryStorage {
         Capabilities {
             durability: Durability::None,
             notify: true,
+            waiting_claims: true,
             filter_pushdown: true,
             batch_enqueue: true,
         }
@@ -111,6 +114,38 @@ impl Storage for MemoryStorage {
 
     async fn claim_due(&self, claims: Vec<ClaimParams>) -> Result<Vec<Result<Claimed>>> {
         self.call(|state, now| claims.iter().map(|params| Ok(state.claim(params, now))).collect())
+    }
+
+    async fn claim_when_due(
+        &self,
+        claims: Vec<ClaimParams>,
+        enough: CancellationToken,
+    ) -> Result<Awaited> {
+        let called = self.shared.clock.now();
+        let mut queues: Vec<_> = claims
+            .iter()
+            .flat_map(|params| &params.queues)
+            .map(|from| from.queue.clone())
+            .collect();
+        queues.sort_unstable();
+        queues.dedup();
+        let mut hints = hints(Arc::clone(&self.shared), queues, self.closed.subscribe());
+        loop {
+            let is_last = enough.is_cancelled();
+            let answer = self.call(|state, now| Awaited {
+                claims: claims.iter().map(|params| Ok(state.claim(params, now))).collect(),
+                // Instants are whole milliseconds.
+                waited: now.since(called).saturating_sub(Duration::from_millis(1)),
+            })?;
+            if is_last || !answer.is_empty() {
+                return Ok(answer);
+            }
+            tokio::select! {
+                biased;
+                () = enough.cancelled() => {}
+                _ = hints.next() => {}
+            }
+        }
     }
 
     async fn extend_leases(&self, leases: Vec<ExtendParams>) -> Result<Vec<Result<Extended>>> {

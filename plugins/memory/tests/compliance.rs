@@ -11,6 +11,7 @@ impl Fixture for MemoryFixture {
     const CAPABILITIES: Capabilities = Capabilities {
         durability: Durability::None,
         notify: true,
+        waiting_claims: true,
         filter_pushdown: true,
         batch_enqueue: true,
     };

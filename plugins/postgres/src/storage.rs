@@ -205,6 +205,7 @@ impl Storage for PostgresStorage {
         Capabilities {
             durability: Durability::PowerCut,
             notify: true,
+            waiting_claims: false,
             filter_pushdown: true,
             batch_enqueue: true,
         }

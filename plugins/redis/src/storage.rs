@@ -77,6 +77,7 @@ impl Storage for RedisStorage {
         Capabilities {
             durability: self.durability,
             notify: true,
+            waiting_claims: false,
             filter_pushdown: true,
             batch_enqueue: true,
         }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 const CAPABILITIES: Capabilities = Capabilities {
     durability: Durability::PowerCut,
     notify: true,
+    waiting_claims: false,
     filter_pushdown: true,
     batch_enqueue: true,
 };

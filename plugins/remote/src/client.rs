@@ -92,6 +92,7 @@ fn capabilities(offer: &v1::GetCapabilitiesResponse) -> Capabilities {
             v1::Durability::None | v1::Durability::Unspecified => Durability::None,
         },
         notify: has("notify"),
+        waiting_claims: false,
         filter_pushdown: has("filter_pushdown"),
         batch_enqueue: has("batch_enqueue"),
     }

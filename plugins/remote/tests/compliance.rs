@@ -57,6 +57,7 @@ async fn serve(storage: &str) -> Server {
 const MEMORY: Capabilities = Capabilities {
     durability: Durability::None,
     notify: true,
+    waiting_claims: false,
     filter_pushdown: true,
     batch_enqueue: true,
 };

@@ -52,6 +52,23 @@ pub struct Claimed {
     pub next_due_in: Option<Duration>,
 }
 
+/// The answer to claims that may have waited.
+#[derive(Debug, Default)]
+pub struct Awaited {
+    /// The answers.
+    pub claims: Vec<crate::Result<Claimed>>,
+    /// How long the call had waited when it claimed, at most: the leases run from then on.
+    pub waited: Duration,
+}
+
+impl Awaited {
+    /// Whether nothing was claimed, and nothing went wrong.
+    pub fn is_empty(&self) -> bool {
+        let is_empty = |claimed: &Claimed| claimed.claims.is_empty();
+        self.claims.iter().all(|answer| answer.as_ref().is_ok_and(is_empty))
+    }
+}
+
 /// A claimed task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claim {

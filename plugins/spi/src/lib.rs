@@ -28,8 +28,8 @@ pub use admission::{Admission, NewTask};
 pub use attempt::{Attempt, AttemptError, AttemptReport};
 pub use capabilities::{Capabilities, Durability};
 pub use claim::{
-    Cancelled, Claim, ClaimParams, ClaimQueue, ClaimRef, ClaimToken, Claimed, ExtendParams,
-    Extended,
+    Awaited, Cancelled, Claim, ClaimParams, ClaimQueue, ClaimRef, ClaimToken, Claimed,
+    ExtendParams, Extended,
 };
 pub use dead_letter::{DlqFilter, DlqListParams, PurgeParams, RedriveParams, Selection, Step};
 pub use error::{BoxError, Result, StaleDetail, StorageError};

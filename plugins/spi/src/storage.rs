@@ -1,13 +1,14 @@
 //! The trait that a backend implements.
 
 use crate::{
-    Admission, Cancelled, Capabilities, ClaimParams, ClaimRef, Claimed, DlqListParams, DueHints,
-    ExtendParams, Extended, ListParams, NewTask, Page, PurgeParams, QueueConfig, QueueName,
-    QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result, Step, StorageError,
-    SweepParams, Swept, Task, TaskId,
+    Admission, Awaited, Cancelled, Capabilities, ClaimParams, ClaimRef, Claimed, DlqListParams,
+    DueHints, ExtendParams, Extended, ListParams, NewTask, Page, PurgeParams, QueueConfig,
+    QueueName, QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result, Step,
+    StorageError, SweepParams, Swept, Task, TaskId,
 };
 use async_trait::async_trait;
 use std::{fmt::Debug, time::Duration};
+use tokio_util::sync::CancellationToken;
 
 /// Everything the engine needs from a database: the durable half of rdq.
 ///
@@ -41,6 +42,8 @@ use std::{fmt::Debug, time::Duration};
 ///   task's is its lease's end), then admission.
 /// - **StorageClock.** The backend's clock alone decides what is due and what has lapsed; callers
 ///   pass durations, or instants to be stored, never "now". The clock never runs backwards.
+/// - **WaitingClaims.** Where they are offered, a claim that waits gets what calls of its handle make
+///   due, and takes nothing once nobody waits for it.
 /// - **Bounded.** No call returns or changes more than its limits, in items and in bytes (a first
 ///   item always fits).
 ///
@@ -69,6 +72,20 @@ pub trait Storage: Debug + Send + Sync + 'static {
     /// Serves claims: each takes what is due from its queues, fairly between them, no task twice.
     /// Nothing due is an empty answer, not an error.
     async fn claim_due(&self, claims: Vec<ClaimParams>) -> Result<Vec<Result<Claimed>>>;
+
+    /// The same for those who would only ask again: with [`Capabilities::waiting_claims`], the call
+    /// waits in the storage until calls of this handle make something due there (WaitingClaims), or
+    /// until `enough` is cancelled; then it answers with what is due, perhaps nothing. What falls due
+    /// with time, and what others do, it may miss: hints tell. A call that was dropped claims nothing
+    /// from then on.
+    async fn claim_when_due(
+        &self,
+        claims: Vec<ClaimParams>,
+        enough: CancellationToken,
+    ) -> Result<Awaited> {
+        let _ = enough;
+        Ok(Awaited { claims: self.claim_due(claims).await?, waited: Duration::ZERO })
+    }
 
     /// Keeps claims: each lease becomes now + its duration, an absolute reset (Fencing).
     async fn extend_leases(&self, leases: Vec<ExtendParams>) -> Result<Vec<Result<Extended>>>;

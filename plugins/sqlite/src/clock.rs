@@ -45,6 +45,23 @@ fn host_now() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
+/// A moment, by the host's monotone clock. For measuring only: it decides nothing of tasks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mark(Instant);
+
+impl Mark {
+    /// Now.
+    #[allow(clippy::disallowed_methods, reason = "for measuring only")]
+    pub(crate) fn now() -> Self {
+        Self(Instant::now())
+    }
+
+    /// How long after `earlier` it is.
+    pub(crate) fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_duration_since(earlier.0)
+    }
+}
+
 /// The end of a wait, by the host's monotone clock. For waiting only: it decides nothing of tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Deadline(Option<Instant>);

@@ -111,6 +111,12 @@ impl Handoffs {
         self.bare.remove(&queue);
     }
 
+    /// Whether a claim of this call was handed anything.
+    pub(crate) fn has_served(&self, call: usize) -> bool {
+        let claims = self.waiting.range((call, 0)..=(call, usize::MAX));
+        claims.into_iter().any(|(_, waiting)| !waiting.handed.claims.is_empty())
+    }
+
     /// What this claim of the running call was handed.
     pub(crate) fn take(&mut self, index: usize) -> Handover {
         let Some(Waiting { handed, .. }) = self.waiting.remove(&(self.call, index)) else {

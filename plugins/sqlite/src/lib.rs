@@ -23,6 +23,7 @@ mod history;
 mod reports;
 mod rows;
 mod records;
+mod job;
 mod lanes;
 mod token;
 mod statements;

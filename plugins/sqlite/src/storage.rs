@@ -5,22 +5,26 @@ use crate::{
     admission,
     checkpoint::Checkpointer,
     claims,
+    clock::Mark,
     config::{OpenError, SqliteOptions},
-    connection, dead_letters, holding, migrations, queues,
+    connection, dead_letters, holding,
+    job::Role,
+    migrations, queues,
     reader::Readers,
     reads::not_found,
     sweeps,
-    writer::{Role, Writer},
+    writer::Writer,
 };
 use async_trait::async_trait;
 use rdq_spi::{
-    Admission, Cancelled, Capabilities, ClaimParams, ClaimRef, Claimed, DlqListParams, DueHints,
-    Durability, ExtendParams, Extended, HintHub, ListParams, NewTask, Page, PurgeParams,
+    Admission, Awaited, Cancelled, Capabilities, ClaimParams, ClaimRef, Claimed, DlqListParams,
+    DueHints, Durability, ExtendParams, Extended, HintHub, ListParams, NewTask, Page, PurgeParams,
     QueueConfig, QueueName, QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result,
     Step, Storage, StorageError, SweepParams, Swept, Task, TaskId,
 };
 use rusqlite::Connection;
 use std::{path::Path, sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
 
 /// Tasks in one SQLite file, which several processes may share. Dropping it finishes what was
 /// begun and closes the file.
@@ -80,6 +84,7 @@ impl Storage for SqliteStorage {
         Capabilities {
             durability: Durability::PowerCut,
             notify: true,
+            waiting_claims: true,
             filter_pushdown: true,
             batch_enqueue: true,
         }
@@ -109,6 +114,22 @@ impl Storage for SqliteStorage {
         let own = Arc::clone(&claims);
         self.writer
             .call_as(Role::Claims(claims), "claim_due", cost, move |tx| claims::claim_all(tx, &own))
+            .await
+    }
+
+    async fn claim_when_due(
+        &self,
+        claims: Vec<ClaimParams>,
+        enough: CancellationToken,
+    ) -> Result<Awaited> {
+        let called = Mark::now();
+        let claims: Arc<[_]> = claims.into();
+        let own = Arc::clone(&claims);
+        self.writer
+            .call_waiting("claim_when_due", (claims, enough), Awaited::is_empty, move |tx| {
+                let waited = tx.begun.since(called);
+                Ok(Awaited { claims: claims::claim_all(tx, &own)?, waited })
+            })
             .await
     }
 

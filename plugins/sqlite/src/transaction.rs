@@ -3,7 +3,7 @@
 //! commits is the writer's business.
 
 use crate::{
-    clock::Clock,
+    clock::{Clock, Mark},
     errors::{Sql, corrupt},
     handoff::Handoffs,
     lanes,
@@ -30,6 +30,8 @@ pub(crate) struct Tx<'s, 'c> {
     pub(crate) turns: &'s mut Turns,
     /// The storage's now: one instant for the whole transaction.
     pub(crate) now: Timestamp,
+    /// When that was.
+    pub(crate) begun: Mark,
     pub(crate) store_id: [u8; 8],
     /// Queues whose tasks that have come due by then stand in the lanes of due tasks.
     pub(crate) promoted: BTreeSet<i64>,
@@ -50,6 +52,7 @@ pub(crate) type Hint = (QueueName, Duration);
 impl<'s, 'c> Tx<'s, 'c> {
     /// Reads the clock and the counters. The transaction has begun, so nobody else moves them.
     pub(crate) fn start(sql: &'s mut Statements<'c>, turns: &'s mut Turns) -> Sql<Self> {
+        let begun = Mark::now();
         let (store_id, clock, seq, generation, finish_seq) =
             sql.state.state.query_row([], |row| {
                 let clock = Clock { now: row.get(1)?, host_now: row.get(2)? };
@@ -58,6 +61,7 @@ impl<'s, 'c> Tx<'s, 'c> {
         Ok(Self {
             sql,
             turns,
+            begun,
             now: clock.timestamp(),
             store_id,
             clock,
@@ -248,6 +252,16 @@ impl<'s, 'c> Tx<'s, 'c> {
         }
         let soonest = self.hints.entry(queue).or_insert(due);
         *soonest = due.min(*soonest);
+    }
+
+    /// Whether something is due in the queue by what this transaction did.
+    pub(crate) fn made_due(&mut self, name: &QueueName) -> Sql<bool> {
+        if self.hints.values().all(|due| *due > self.now) {
+            return Ok(false);
+        }
+        let queue = self.find_queue(name)?;
+        let hint = queue.and_then(|queue| self.hints.get(&queue));
+        Ok(hint.is_some_and(|due| *due <= self.now))
     }
 
     /// Writes a task back as it is now; it was in `from` before.

@@ -8,6 +8,7 @@ use crate::{
     config::OpenError,
     connection,
     errors::{Failure, Sql},
+    job::{Call, Job, Left, Role},
     statements::Statements,
     transaction::{Hint, Tx},
     turns::Turns,
@@ -25,7 +26,8 @@ use std::{
     },
     time::Duration,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot};
+use tokio_util::sync::CancellationToken;
 
 /// Cost of what may wait in memory, in rows or KiB: more callers wait for their turn to wait.
 const WAITING_COST_MAX: u32 = 1 << 16;
@@ -38,67 +40,12 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// A file that cannot be opened again is tried again this often.
 const REOPEN_PAUSE: Duration = Duration::from_millis(200);
 
-/// What a call does, in the order in which calls of one transaction run: they all wait at once, so
-/// that any order is right. Tasks that are admitted may be handed to claims that come after, and what
-/// takes its time before gives claims the time to come.
-#[derive(Debug)]
-pub(crate) enum Role {
-    /// Anything else.
-    Other,
-    /// It admits tasks.
-    Admits,
-    /// It makes these claims.
-    Claims(Arc<[ClaimParams]>),
-}
-
-/// A call, as the writer sees it.
-trait Job: Send {
-    fn cost(&self) -> u32;
-    fn role(&self) -> &Role;
-    fn run(&mut self, tx: &mut Tx<'_, '_>) -> Sql<()>;
-    fn succeed(self: Box<Self>);
-    fn fail(self: Box<Self>, failure: &Failure);
-}
-
-struct Call<T, W> {
-    operation: &'static str,
-    work: W,
-    answer: Option<T>,
-    to: oneshot::Sender<Result<T>>,
-    cost: OwnedSemaphorePermit,
-    role: Role,
-}
-
-impl<T: Send, W: Fn(&mut Tx<'_, '_>) -> Sql<T> + Send> Job for Call<T, W> {
-    fn cost(&self) -> u32 {
-        u32::try_from(self.cost.num_permits()).unwrap_or(u32::MAX)
-    }
-
-    fn role(&self) -> &Role {
-        &self.role
-    }
-
-    fn run(&mut self, tx: &mut Tx<'_, '_>) -> Sql<()> {
-        self.answer = Some((self.work)(tx)?);
-        Ok(())
-    }
-
-    // The caller may be gone; what it asked for is done all the same.
-    fn succeed(self: Box<Self>) {
-        if let Some(answer) = self.answer {
-            let _ = self.to.send(Ok(answer));
-        }
-    }
-
-    fn fail(self: Box<Self>, failure: &Failure) {
-        let _ = self.to.send(Err(failure.answer(self.operation)));
-    }
-}
-
 enum Message {
     Job(Box<dyn Job>),
     /// Somebody began to wait for hints.
     Watch,
+    /// Some of those who wait have waited enough.
+    Unpark,
     Close(oneshot::Sender<()>),
 }
 
@@ -163,6 +110,31 @@ impl Writer {
         self.call_as(Role::Other, operation, cost, work).await
     }
 
+    /// Makes claims that wait while `is_nothing` says so of their answer, until `enough` is cancelled.
+    pub(crate) async fn call_waiting<T, W>(
+        &self,
+        operation: &'static str,
+        (claims, enough): (Arc<[ClaimParams]>, CancellationToken),
+        is_nothing: fn(&T) -> bool,
+        work: W,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        W: Fn(&mut Tx<'_, '_>) -> Sql<T> + Send + 'static,
+    {
+        let role = Role::WaitingClaims(claims, enough.clone());
+        let call = self.send(role, operation, 1, is_nothing, work);
+        let mut call = std::pin::pin!(call);
+        tokio::select! {
+            biased;
+            answer = &mut call => return answer,
+            () = enough.cancelled() => {}
+        }
+        // Whoever has ended answers those who are left.
+        let _ = self.messages.send(Message::Unpark);
+        call.await
+    }
+
     /// The same for a call of this role.
     pub(crate) async fn call_as<T, W>(
         &self,
@@ -175,13 +147,28 @@ impl Writer {
         T: Send + 'static,
         W: Fn(&mut Tx<'_, '_>) -> Sql<T> + Send + 'static,
     {
+        self.send(role, operation, cost, |_| false, work).await
+    }
+
+    async fn send<T, W>(
+        &self,
+        role: Role,
+        operation: &'static str,
+        cost: usize,
+        is_nothing: fn(&T) -> bool,
+        work: W,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        W: Fn(&mut Tx<'_, '_>) -> Sql<T> + Send + 'static,
+    {
         let cost = u32::try_from(cost).unwrap_or(u32::MAX).clamp(1, WAITING_COST_MAX);
         let cost = Arc::clone(&self.room)
             .acquire_many_owned(cost)
             .await
             .map_err(|_| StorageError::Closed)?;
         let (to, answer) = oneshot::channel();
-        let call = Box::new(Call { operation, work, answer: None, to, cost, role });
+        let call = Box::new(Call::new(operation, role, cost, work, is_nothing, to));
         self.messages.send(Message::Job(call)).map_err(|_| StorageError::Closed)?;
         answer.await.unwrap_or_else(|_| {
             let source = io::Error::other("the writer ended before it answered").into();
@@ -252,7 +239,8 @@ fn reopen(
             match inbox.recv_timeout(REOPEN_PAUSE) {
                 Ok(Message::Job(job)) => job.fail(&failure),
                 // Everybody who waits is told once the file is open.
-                Ok(Message::Watch) | Err(RecvTimeoutError::Timeout) => {}
+                // And nobody waits for tasks: they were told that it broke.
+                Ok(Message::Watch | Message::Unpark) | Err(RecvTimeoutError::Timeout) => {}
                 Ok(Message::Close(closed)) => return Err(Some(closed)),
                 Err(RecvTimeoutError::Disconnected) => return Err(None),
             }
@@ -294,6 +282,8 @@ struct Thread<'c> {
     checkpointer: &'c mut Checkpointer,
     hub: &'c HintHub,
     turns: Turns,
+    /// Claims that wait.
+    parked: Vec<Box<dyn Job>>,
     data_version: i64,
     /// When something is due next that somebody may wait for.
     next_due: Option<Deadline>,
@@ -315,6 +305,7 @@ impl<'c> Thread<'c> {
             checkpointer,
             hub,
             turns: Turns::default(),
+            parked: Vec::new(),
             data_version: 0,
             next_due: None,
             broken: None,
@@ -329,6 +320,7 @@ impl<'c> Thread<'c> {
             if waiting.is_none()
                 && let Some(failure) = self.broken.take()
             {
+                self.parked.into_iter().for_each(|job| job.fail(&failure));
                 return End::Broken(failure);
             }
             let message = match waiting.take() {
@@ -349,13 +341,28 @@ impl<'c> Thread<'c> {
             match message {
                 Message::Job(first) => {
                     let mut arrivals = Arrivals { inbox, cost: first.cost(), other: None };
-                    self.run_batch(vec![first], Some(&mut arrivals));
+                    let mut batch = std::mem::take(&mut self.parked);
+                    // Who has gone must be handed nothing.
+                    batch.retain(|job| job.is_wanted());
+                    batch.push(first);
+                    self.run_batch(batch, Some(&mut arrivals));
                     waiting = arrivals.other;
                     self.look_around();
                     self.checkpointer.after_commit(self.db);
                 }
                 Message::Watch => self.hint_watched(),
-                Message::Close(closed) => return End::Closed(Some(closed)),
+                Message::Unpark => {
+                    let parked = std::mem::take(&mut self.parked);
+                    let (parked, ended) = parked.into_iter().partition(|job| job.is_parked());
+                    self.parked = parked;
+                    if !ended.is_empty() {
+                        self.run_batch(ended, None);
+                    }
+                }
+                Message::Close(closed) => {
+                    self.parked.into_iter().for_each(Job::close);
+                    return End::Closed(Some(closed));
+                }
             }
         }
     }
@@ -363,7 +370,11 @@ impl<'c> Thread<'c> {
     fn run_batch(&mut self, mut batch: Vec<Box<dyn Job>>, arrivals: Option<&mut Arrivals<'_>>) {
         match self.run_transaction(&mut batch, arrivals) {
             Ok(hints) => {
-                batch.into_iter().for_each(Job::succeed);
+                for job in batch {
+                    if let Left::Waiting(job) = job.succeed() {
+                        self.parked.push(job);
+                    }
+                }
                 for (queue, due_in) in hints {
                     self.hub.hint(&queue, due_in);
                     self.wake_in(due_in);
@@ -451,6 +462,34 @@ impl<'c> Thread<'c> {
     }
 }
 
+/// Takes the first of the calls that wait for which something is there.
+fn next_served(
+    tx: &mut Tx<'_, '_>,
+    batch: &[Box<dyn Job>],
+    parked: &mut Vec<usize>,
+) -> Sql<Option<usize>> {
+    for (index, &call) in parked.iter().enumerate() {
+        if !batch[call].is_parked() || is_served(tx, call, batch[call].role())? {
+            return Ok(Some(parked.remove(index)));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether there is something for these claims.
+fn is_served(tx: &mut Tx<'_, '_>, call: usize, role: &Role) -> Sql<bool> {
+    if tx.handoffs.has_served(call) {
+        return Ok(true);
+    }
+    let claims = role.claims().into_iter().flat_map(|claims| claims.iter());
+    for from in claims.flat_map(|params| &params.queues) {
+        if tx.made_due(&from.queue)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 fn run(
     db: &Connection,
     sql: &mut Statements<'_>,
@@ -461,28 +500,40 @@ fn run(
 ) -> Result<Vec<Hint>, Failure> {
     let mut run = || -> Sql<Vec<Hint>> {
         let mut tx = Tx::start(sql, turns)?;
-        // Numbers of calls, by role.
+        // Numbers of calls, by role; and of claims that wait.
         let mut waiting = [const { VecDeque::new() }; 3];
-        let mut known = 0;
+        let (mut parked, mut known) = (Vec::new(), 0);
         loop {
             // What came meanwhile shares the commit, such as the claim of a task to be admitted.
             batch.extend(std::iter::from_fn(|| arrivals.as_mut()?.next()));
             for (call, job) in batch.iter().enumerate().skip(known) {
+                if let Some(claims) = job.role().claims() {
+                    tx.handoffs.expect(call, claims);
+                }
+                if job.is_parked() {
+                    parked.push(call);
+                    continue;
+                }
                 let turn = match job.role() {
                     Role::Other => 0,
                     Role::Admits => 1,
-                    Role::Claims(claims) => {
-                        tx.handoffs.expect(call, claims);
-                        2
-                    }
+                    Role::Claims(_) | Role::WaitingClaims(..) => 2,
                 };
                 waiting[turn].push_back(call);
             }
             known = batch.len();
-            let Some(call) = waiting.iter_mut().find_map(VecDeque::pop_front) else { break };
+            let next = match waiting.iter_mut().find_map(VecDeque::pop_front) {
+                Some(call) => Some(call),
+                // Last, so that nothing is made due behind them.
+                None => next_served(&mut tx, batch, &mut parked)?,
+            };
+            let Some(call) = next else { break };
             let Some(job) = batch.get_mut(call) else { break };
             tx.handoffs.begin(call);
             job.run(&mut tx)?;
+        }
+        for call in parked {
+            batch[call].pass();
         }
         // What changed nothing needs no commit of its own, and no sync.
         if db.total_changes() == changes_before { Ok(Vec::new()) } else { tx.finish() }

@@ -12,6 +12,7 @@ impl Fixture for SqliteFixture {
     const CAPABILITIES: Capabilities = Capabilities {
         durability: Durability::PowerCut,
         notify: true,
+        waiting_claims: true,
         filter_pushdown: true,
         batch_enqueue: true,
     };

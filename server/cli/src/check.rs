@@ -55,6 +55,7 @@ impl Fixture for Served {
     const CAPABILITIES: Capabilities = Capabilities {
         durability: Durability::PowerCut,
         notify: true,
+        waiting_claims: false,
         filter_pushdown: true,
         batch_enqueue: true,
     };

@@ -105,9 +105,9 @@ impl Kind for Enqueues {
         let hints = core.hints_of(&tasks);
         let count = tasks.len();
         let answers = if core.capabilities.batch_enqueue {
-            // Elsewhere such a claim would come too soon every time.
-            let due_now =
-                if core.capabilities.notify { queues_due_now(&tasks) } else { Vec::new() };
+            // Elsewhere such a claim would come too soon every time, or waits there already.
+            let is_early = core.capabilities.notify && !core.capabilities.waiting_claims;
+            let due_now = if is_early { queues_due_now(&tasks) } else { Vec::new() };
             let mut admitting = core.storage.enqueue(tasks);
             let admitted = match futures::poll!(&mut admitting) {
                 Poll::Ready(admitted) => admitted,

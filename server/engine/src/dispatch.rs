@@ -87,6 +87,21 @@ struct Line {
     standing: VecDeque<Arc<Feed>>,
 }
 
+impl Line {
+    /// The next streams, besides so many tasks that others ask for.
+    fn next_standing(&mut self, width: usize, mut tasks: u32) -> Vec<(Arc<Feed>, Ask)> {
+        let mut standing = Vec::new();
+        while standing.len() < width.min(WAITERS_MAX) && tasks < TASKS_MAX {
+            let Some(feed) = self.standing.pop_front() else { break };
+            if let Some(ask) = feed.ask() {
+                tasks += ask.limit;
+                standing.push((feed, ask));
+            }
+        }
+        standing
+    }
+}
+
 /// Those whom the next storage call serves.
 #[derive(Default)]
 pub(crate) struct Served {
@@ -121,6 +136,10 @@ impl Station {
         !self.lock().standing.is_empty()
     }
 
+    pub(crate) fn has_unary(&self) -> bool {
+        !self.lock().unary.is_empty()
+    }
+
     /// Takes the next to serve: unary claims always, and up to `width` streams. Streams that would
     /// take nothing any more leave the line.
     pub(crate) fn next(&self, width: usize) -> Served {
@@ -135,14 +154,13 @@ impl Station {
             tasks += waiter.ask.limit;
             served.unary.push(waiter);
         }
-        while served.standing.len() < width.min(WAITERS_MAX) && tasks < TASKS_MAX {
-            let Some(feed) = line.standing.pop_front() else { break };
-            if let Some(ask) = feed.ask() {
-                tasks += ask.limit;
-                served.standing.push((feed, ask));
-            }
-        }
+        served.standing = line.next_standing(width, tasks);
         served
+    }
+
+    /// Takes up to `width` streams alone.
+    pub(crate) fn next_standing(&self, width: usize) -> Vec<(Arc<Feed>, Ask)> {
+        self.lock().next_standing(width, 0)
     }
 
     /// Empties the line of a closing engine.

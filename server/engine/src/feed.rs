@@ -163,6 +163,11 @@ impl Feed {
         })
     }
 
+    /// Whether it takes tasks at all.
+    pub(crate) fn is_serving(&self) -> bool {
+        self.lock().serving
+    }
+
     /// Takes claims for its stream; answers those that it cannot take any more.
     pub(crate) fn hand_over(
         &self,

@@ -27,6 +27,7 @@ mod sweeping;
 // How claims reach their takers.
 mod dispatch;
 mod rounds;
+mod parked;
 mod screening;
 mod feed;
 mod feeds;

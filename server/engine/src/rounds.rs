@@ -8,17 +8,20 @@ use crate::{
     core::Core,
     dispatch::{Ask, Served, Station, Unary},
     limits::{ANSWER_BYTES_MAX, LEASE_MAX},
+    parked::Parked,
     queues::Snapshot,
     screening::{Screened, screen},
     weight,
 };
 use futures::{FutureExt as _, StreamExt as _, stream};
-use rdq_spi::{ClaimParams, ClaimQueue, Claimed, DueHint, DueHints, Resolution};
+use rdq_spi::{Awaited, ClaimParams, ClaimQueue, Claimed, DueHint, DueHints, Resolution};
 use std::{future::ready, sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 /// Bytes that one storage call claims, over all that it serves.
 const ROUND_BYTES_MAX: usize = 32 << 20;
+/// Streams that one call waits for in the storage, at most.
+const PARKED_MAX: usize = 16;
 const BACKOFF_MIN: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// More is due, the storage says, and yet it claimed nothing: others are at it. Not a busy loop.
@@ -38,12 +41,20 @@ pub(crate) struct ClaimLoop {
     /// When to scan again without a hint.
     due_at: Option<Instant>,
     failures: u32,
+    /// The call that waits in the storage meanwhile.
+    parked: Option<Parked>,
+    /// Whether one may. Not again at once after one that came back with nothing by itself.
+    may_park: bool,
+    /// For how many streams: twice as many as were given tasks by the last one.
+    parked_width: usize,
 }
 
 /// What a round learned.
 #[derive(Default)]
 struct Learned {
     claimed: usize,
+    /// Streams that were given some.
+    streams: usize,
     /// The soonest that more may be due, over all answers.
     next_due_in: Option<Duration>,
     error: Option<EngineError>,
@@ -52,14 +63,27 @@ struct Learned {
 impl ClaimLoop {
     pub(crate) fn new(core: Arc<Core>, station: Arc<Station>) -> Self {
         let configuration = core.queues.watch();
-        let (hints, due_at) = (None, None);
-        Self { core, station, configuration, hints, scan: true, width: 1, due_at, failures: 0 }
+        let may_park = core.capabilities.waiting_claims;
+        Self {
+            core,
+            station,
+            configuration,
+            hints: None,
+            scan: true,
+            width: 1,
+            due_at: None,
+            failures: 0,
+            parked: None,
+            may_park,
+            parked_width: 1,
+        }
     }
 
     pub(crate) async fn run(mut self) {
         loop {
             let closing = self.core.closing.is_cancelled();
             self.heed_what_came();
+            self.unpark_if_needed(closing).await;
             let served = if closing {
                 Served::default()
             } else {
@@ -77,19 +101,27 @@ impl ClaimLoop {
 
     /// Waits until there may be something to do.
     async fn rest(&mut self) {
-        let waiting = self.station.has_standing();
+        let waiting = self.parked.is_some() || self.station.has_standing();
         if waiting && self.hints.is_none() && self.failures == 0 {
             self.subscribe().await;
             return;
         }
         let subscribed = self.hints.is_some();
-        let hints = self.hints.as_mut();
-        let due_at = self.due_at;
+        if self.may_park && self.parked.is_none() && subscribed && self.failures == 0 {
+            self.park();
+        }
+        self.may_park = self.core.capabilities.waiting_claims;
+        let (hints, due_at) = (self.hints.as_mut(), self.due_at);
+        let is_parked = self.parked.is_some();
+        let parked = self.parked.as_mut().map(|parked| &mut parked.answer);
         tokio::select! {
             biased;
             () = self.core.closing.cancelled() => {}
             () = self.station.news.notified() => {}
             _ = self.configuration.changed() => self.scan = true,
+            Some(answer) = async { Some(parked?.await) }, if is_parked => {
+                self.heed_parked(answer).await;
+            }
             hint = async { hints?.next().await }, if waiting && subscribed => match hint {
                 Some(hint) => self.heed(&hint),
                 None => self.back_off(None),
@@ -100,6 +132,46 @@ impl ClaimLoop {
                 (self.scan, self.due_at) = (true, None);
             }
         }
+    }
+
+    /// Leaves a claim in the storage for the streams that are next.
+    fn park(&mut self) {
+        let snapshot = self.core.queues.snapshot();
+        let queues = self.claimable(&snapshot);
+        if queues.is_empty() {
+            return;
+        }
+        let standing = self.station.next_standing(self.parked_width);
+        if !standing.is_empty() {
+            let asks: Vec<_> = standing.iter().map(|(_, ask)| ask.clone()).collect();
+            let params = params_of(&asks, &queues);
+            self.parked = Some(Parked::new(&self.core, standing, snapshot, params));
+        }
+    }
+
+    /// Ends the call that waits if there is something else to do.
+    async fn unpark_if_needed(&mut self, closing: bool) {
+        let is_busy = closing || self.scan || self.station.has_unary();
+        let Some(parked) = &mut self.parked else { return };
+        if is_busy || parked.lost_someone() {
+            parked.end();
+            let answer = (&mut parked.answer).await;
+            self.heed_parked(answer).await;
+        }
+    }
+
+    async fn heed_parked(&mut self, answer: Result<Awaited, EngineError>) {
+        let Some(parked) = self.parked.take() else { return };
+        let by_itself = parked.ended_by_itself();
+        let (answers, waited) = match answer {
+            Ok(Awaited { claims, waited }) => (Ok(claims), waited),
+            Err(error) => (Err(error), Duration::ZERO),
+        };
+        let (claimed_at, snapshot) = (parked.called_at + waited, parked.snapshot);
+        let served = Served { unary: Vec::new(), standing: parked.standing };
+        let learned = self.heed_answers(served, answers, &snapshot, claimed_at).await;
+        self.may_park &= learned.claimed > 0 || !by_itself;
+        self.parked_width = (2 * learned.streams).clamp(1, PARKED_MAX);
     }
 
     async fn subscribe(&mut self) {
@@ -172,34 +244,38 @@ impl ClaimLoop {
         let asks: Vec<Ask> = (served.unary.iter().map(|waiter| waiter.ask.clone()))
             .chain(served.standing.iter().map(|(_, ask)| ask.clone()))
             .collect();
-        let bytes_max = ANSWER_BYTES_MAX.min(ROUND_BYTES_MAX / asks.len().max(1));
-        let params: Vec<_> = asks
-            .iter()
-            .map(|ask| ClaimParams {
-                queues: queues.clone(),
-                limit: ask.limit,
-                bytes_max: weight::storage_bytes(bytes_max, ask.limit),
-                lease: ask.lease,
-                worker_id: ask.worker_id.clone(),
-            })
-            .collect();
+        let params = params_of(&asks, &queues);
         // The lease runs from some moment after this one.
         let claimed_at = clock::now();
         let answers = self
             .core
             .call("claim_due", |storage| async move { storage.claim_due(params).await })
             .await;
+        self.heed_answers(served, answers, &snapshot, claimed_at).await;
+    }
+
+    /// Hands out what the storage answered.
+    async fn heed_answers(
+        &mut self,
+        served: Served,
+        answers: Result<Vec<rdq_spi::Result<Claimed>>, EngineError>,
+        snapshot: &Snapshot,
+        claimed_at: Instant,
+    ) -> Learned {
         let answers = match answers {
             Ok(answers) => {
                 answers.into_iter().map(|answer| answer.map_err(EngineError::from)).collect()
             }
-            Err(error) => crate::core::refuse_all(&error, asks.len()),
+            Err(error) => {
+                crate::core::refuse_all(&error, served.unary.len() + served.standing.len())
+            }
         };
-        let (learned, dead) = self.hand_out(served, answers, &snapshot, claimed_at);
+        let (learned, dead) = self.hand_out(served, answers, snapshot, claimed_at);
         if !dead.is_empty() {
             self.core.settle_surely(dead).await;
         }
         self.learn(&learned);
+        learned
     }
 
     fn claimable(&self, snapshot: &Snapshot) -> Vec<ClaimQueue> {
@@ -269,6 +345,7 @@ impl ClaimLoop {
                     if tasks.is_empty() {
                         standing_again.push(feed);
                     } else {
+                        learned.streams += 1;
                         let refused = feed.hand_over(tasks, claimed_at);
                         self.core.give_back(refused);
                     }
@@ -303,6 +380,19 @@ impl ClaimLoop {
             self.look_again_in(clock::jittered(self.core.options.poll_interval, 0.2));
         }
     }
+}
+
+/// The parameters of a storage call for these waiters.
+fn params_of(asks: &[Ask], queues: &[ClaimQueue]) -> Vec<ClaimParams> {
+    let bytes_max = ANSWER_BYTES_MAX.min(ROUND_BYTES_MAX / asks.len().max(1));
+    let params = asks.iter().map(|ask| ClaimParams {
+        queues: queues.to_vec(),
+        limit: ask.limit,
+        bytes_max: weight::storage_bytes(bytes_max, ask.limit),
+        lease: ask.lease,
+        worker_id: ask.worker_id.clone(),
+    });
+    params.collect()
 }
 
 /// Both, until the first ends.

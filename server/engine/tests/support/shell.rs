@@ -4,9 +4,9 @@
 use async_trait::async_trait;
 use rdq_memory::MemoryStorage;
 use rdq_spi::{
-    Admission, Cancelled, Capabilities, ClaimParams, ClaimRef, Claimed, DlqListParams, DueHints,
-    ExtendParams, Extended, ListParams, NewTask, Page, PurgeParams, QueueConfig, QueueName,
-    QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result, Step, Storage,
+    Admission, Awaited, Cancelled, Capabilities, ClaimParams, ClaimRef, Claimed, DlqListParams,
+    DueHints, ExtendParams, Extended, ListParams, NewTask, Page, PurgeParams, QueueConfig,
+    QueueName, QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result, Step, Storage,
     StorageError, SweepParams, Swept, Task, TaskId,
 };
 use std::{
@@ -17,6 +17,7 @@ use std::{
     },
     time::Duration,
 };
+use tokio_util::sync::CancellationToken;
 
 /// What goes wrong, of a thousand calls.
 #[derive(Debug, Default)]
@@ -117,6 +118,7 @@ impl Storage for Shell {
         let has = !self.masked;
         Capabilities {
             notify: has,
+            waiting_claims: has,
             filter_pushdown: has,
             batch_enqueue: has,
             ..self.inner.capabilities()
@@ -141,6 +143,20 @@ impl Storage for Shell {
         self.claim_calls.fetch_add(1, Ordering::SeqCst);
         self.claim_params.fetch_add(claims.len(), Ordering::SeqCst);
         let answer = self.call("claim_due", self.inner.claim_due(claims)).await;
+        let pause = *self.claim_pause.lock().unwrap();
+        tokio::time::sleep(pause).await;
+        answer
+    }
+
+    async fn claim_when_due(
+        &self,
+        claims: Vec<ClaimParams>,
+        enough: CancellationToken,
+    ) -> Result<Awaited> {
+        assert!(!self.masked, "no claim waits without waiting_claims");
+        self.claim_calls.fetch_add(1, Ordering::SeqCst);
+        self.claim_params.fetch_add(claims.len(), Ordering::SeqCst);
+        let answer = self.call("claim_when_due", self.inner.claim_when_due(claims, enough)).await;
         let pause = *self.claim_pause.lock().unwrap();
         tokio::time::sleep(pause).await;
         answer
