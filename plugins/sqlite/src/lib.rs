@@ -5,6 +5,8 @@
 
 mod storage; // start here
 mod writer;
+mod agenda;
+mod job;
 mod transaction;
 mod turns;
 mod reader;
@@ -23,7 +25,6 @@ mod history;
 mod reports;
 mod rows;
 mod records;
-mod job;
 mod lanes;
 mod token;
 mod statements;

@@ -254,14 +254,11 @@ impl<'s, 'c> Tx<'s, 'c> {
         *soonest = due.min(*soonest);
     }
 
-    /// Whether something is due in the queue by what this transaction did.
-    pub(crate) fn made_due(&mut self, name: &QueueName) -> Sql<bool> {
-        if self.hints.values().all(|due| *due > self.now) {
-            return Ok(false);
-        }
-        let queue = self.find_queue(name)?;
-        let hint = queue.and_then(|queue| self.hints.get(&queue));
-        Ok(hint.is_some_and(|due| *due <= self.now))
+    /// The queues where something is due by what this transaction did.
+    pub(crate) fn made_due(&mut self) -> Sql<BTreeSet<QueueName>> {
+        let due = self.hints.iter().filter(|(_, due)| **due <= self.now);
+        let due: Vec<_> = due.map(|(queue, _)| *queue).collect();
+        due.into_iter().map(|queue| self.name(queue)).collect()
     }
 
     /// Writes a task back as it is now; it was in `from` before.

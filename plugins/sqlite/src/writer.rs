@@ -3,6 +3,7 @@
 //! nothing of what calls do. Between calls it notices what other processes committed.
 
 use crate::{
+    agenda::Agenda,
     checkpoint::{self, Checkpointer},
     clock::Deadline,
     config::OpenError,
@@ -17,7 +18,6 @@ use crate::{
 use rdq_spi::{ClaimParams, HintHub, Result, StorageError};
 use rusqlite::Connection;
 use std::{
-    collections::VecDeque,
     io,
     path::Path,
     sync::{
@@ -462,34 +462,6 @@ impl<'c> Thread<'c> {
     }
 }
 
-/// Takes the first of the calls that wait for which something is there.
-fn next_served(
-    tx: &mut Tx<'_, '_>,
-    batch: &[Box<dyn Job>],
-    parked: &mut Vec<usize>,
-) -> Sql<Option<usize>> {
-    for (index, &call) in parked.iter().enumerate() {
-        if !batch[call].is_parked() || is_served(tx, call, batch[call].role())? {
-            return Ok(Some(parked.remove(index)));
-        }
-    }
-    Ok(None)
-}
-
-/// Whether there is something for these claims.
-fn is_served(tx: &mut Tx<'_, '_>, call: usize, role: &Role) -> Sql<bool> {
-    if tx.handoffs.has_served(call) {
-        return Ok(true);
-    }
-    let claims = role.claims().into_iter().flat_map(|claims| claims.iter());
-    for from in claims.flat_map(|params| &params.queues) {
-        if tx.made_due(&from.queue)? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
 fn run(
     db: &Connection,
     sql: &mut Statements<'_>,
@@ -500,41 +472,16 @@ fn run(
 ) -> Result<Vec<Hint>, Failure> {
     let mut run = || -> Sql<Vec<Hint>> {
         let mut tx = Tx::start(sql, turns)?;
-        // Numbers of calls, by role; and of claims that wait.
-        let mut waiting = [const { VecDeque::new() }; 3];
-        let (mut parked, mut known) = (Vec::new(), 0);
+        let mut agenda = Agenda::default();
         loop {
             // What came meanwhile shares the commit, such as the claim of a task to be admitted.
             batch.extend(std::iter::from_fn(|| arrivals.as_mut()?.next()));
-            for (call, job) in batch.iter().enumerate().skip(known) {
-                if let Some(claims) = job.role().claims() {
-                    tx.handoffs.expect(call, claims);
-                }
-                if job.is_parked() {
-                    parked.push(call);
-                    continue;
-                }
-                let turn = match job.role() {
-                    Role::Other => 0,
-                    Role::Admits => 1,
-                    Role::Claims(_) | Role::WaitingClaims(..) => 2,
-                };
-                waiting[turn].push_back(call);
-            }
-            known = batch.len();
-            let next = match waiting.iter_mut().find_map(VecDeque::pop_front) {
-                Some(call) => Some(call),
-                // Last, so that nothing is made due behind them.
-                None => next_served(&mut tx, batch, &mut parked)?,
-            };
-            let Some(call) = next else { break };
-            let Some(job) = batch.get_mut(call) else { break };
+            agenda.add(&mut tx, batch);
+            let Some(call) = agenda.next(&mut tx, batch)? else { break };
             tx.handoffs.begin(call);
-            job.run(&mut tx)?;
+            batch[call].run(&mut tx)?;
         }
-        for call in parked {
-            batch[call].pass();
-        }
+        agenda.pass_the_rest(batch);
         // What changed nothing needs no commit of its own, and no sync.
         if db.total_changes() == changes_before { Ok(Vec::new()) } else { tx.finish() }
     };
