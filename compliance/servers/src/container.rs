@@ -58,7 +58,7 @@ impl Container {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::postgres;
+    use crate::{mongodb, postgres};
 
     /// The lines of a service in `docker-compose.yml`, which has no deeper structure than it needs.
     fn service(name: &str) -> Vec<String> {
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn people_and_tests_run_the_same_images_with_the_same_settings() {
-        for (name, image) in [("postgres", &postgres::IMAGE)] {
+        for (name, image) in [("postgres", &postgres::IMAGE), ("mongodb", &mongodb::IMAGE)] {
             let Image { name: repository, tag, port, environment, command, ready: _ } = image;
             let words: Vec<_> = command.iter().map(|word| format!("{word:?}")).collect();
             let mut expected = vec![

@@ -73,6 +73,7 @@ fn crates_import_what_the_table_says_and_nothing_else() {
         ("rdq-memory", &["rdq-spi"], &["rdq-compliance"]),
         ("rdq-sqlite", &["rdq-spi"], &["rdq-compliance"]),
         ("rdq-postgres", &["rdq-spi"], &["rdq-compliance", "rdq-test-servers"]),
+        ("rdq-mongodb", &["rdq-spi"], &["rdq-compliance", "rdq-test-servers"]),
         (
             "rdq-remote",
             &["rdq-proto", "rdq-spi"],
@@ -80,7 +81,11 @@ fn crates_import_what_the_table_says_and_nothing_else() {
         ),
         ("rdq-compliance", &["rdq-spi"], &["rdq-memory"]),
         ("rdq-test-servers", &[], &[]),
-        ("rdq-store", &["rdq-memory", "rdq-postgres", "rdq-remote", "rdq-spi", "rdq-sqlite"], &[]),
+        (
+            "rdq-store",
+            &["rdq-memory", "rdq-mongodb", "rdq-postgres", "rdq-remote", "rdq-spi", "rdq-sqlite"],
+            &[],
+        ),
         ("rdq-daemon", &["rdq-engine", "rdq-proto", "rdq-spi", "rdq-store"], &[]),
         ("rdq-cli", &["rdq-compliance", "rdq-daemon", "rdq-proto", "rdq-remote", "rdq-spi"], &[]),
     ];

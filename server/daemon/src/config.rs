@@ -31,8 +31,9 @@ pub struct ServeArgs {
     #[arg(long, env = "RDQ_HTTP", value_name = "ADDRESS", hide_env_values = true)]
     pub http: Option<SocketAddr>,
 
-    /// Where tasks are kept: `sqlite:PATH`, `postgres://USER:PASSWORD@HOST/DATABASE`, `memory:` or
-    /// `http://HOST:PORT` of another rdq [default: sqlite:rdq.db]
+    /// Where tasks are kept: `sqlite:PATH`, `postgres://USER:PASSWORD@HOST/DATABASE`,
+    /// `mongodb://USER:PASSWORD@HOST/DATABASE`, `memory:` or `http://HOST:PORT` of another rdq
+    /// [default: sqlite:rdq.db]
     #[arg(long, env = "RDQ_STORAGE", value_name = "URL", hide_env_values = true)]
     pub storage: Option<String>,
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 pub enum OpenError {
     /// The URL names no storage of this build.
     #[error(
-        "`{url}` names no storage; use `sqlite:PATH`, `postgres://…`, `memory:` or `http://HOST:PORT` \
-         of another rdq"
+        "`{url}` names no storage; use `sqlite:PATH`, `postgres://…`, `mongodb://…`, `memory:` or \
+         `http://HOST:PORT` of another rdq"
     )]
     UnknownUrl {
         /// The URL, without secrets.
@@ -23,6 +23,10 @@ pub enum OpenError {
     #[cfg(feature = "postgres")]
     #[error("{}", chain(.0))]
     Postgres(#[from] rdq_postgres::OpenError),
+    /// The MongoDB database could not be used.
+    #[cfg(feature = "mongodb")]
+    #[error("{}", chain(.0))]
+    Mongo(#[from] rdq_mongodb::OpenError),
     /// The other server could not be used.
     #[error("{}", chain(.0))]
     Storage(#[from] StorageError),
@@ -52,6 +56,11 @@ pub async fn open(url: &str) -> Result<Arc<dyn Storage>, OpenError> {
         Some(("postgres" | "postgresql", _)) => {
             let options = rdq_postgres::PostgresOptions::from_url(url)?;
             Ok(Arc::new(rdq_postgres::PostgresStorage::open(options).await?))
+        }
+        #[cfg(feature = "mongodb")]
+        Some(("mongodb", _)) => {
+            let options = rdq_mongodb::MongoOptions::from_url(url)?;
+            Ok(Arc::new(rdq_mongodb::MongoStorage::open(options).await?))
         }
         #[cfg(feature = "remote")]
         Some(("http" | "https", _)) => Ok(Arc::new(rdq_remote::RemoteStorage::connect(url).await?)),
@@ -86,7 +95,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_database_that_is_not_there_is_an_error_without_its_password() {
-        for url in ["postgres://me:secret@127.0.0.1:1/db", "postgres://me:secret@127.0.0.1:x/db"] {
+        for url in [
+            "postgres://me:secret@127.0.0.1:1/db",
+            "postgres://me:secret@127.0.0.1:x/db",
+            "mongodb://me:secret@127.0.0.1:1/db",
+            "mongodb://me:secret@127.0.0.1:x/db",
+        ] {
             let error = open(url).await.unwrap_err().to_string();
             assert!(!error.contains("secret"), "{error}");
         }

@@ -1,0 +1,23 @@
+//! A database of a test's own.
+
+use rdq_compliance::Random;
+use rdq_test_servers::mongodb::MongoServer;
+
+/// A database that no other test uses. It is made by whoever opens it first.
+pub(crate) struct Namespace {
+    server: String,
+    name: String,
+}
+
+impl Namespace {
+    /// On this server.
+    pub(crate) fn new(server: &MongoServer) -> Self {
+        let name = format!("kit_{:016x}", Random::any_seed());
+        Self { server: server.url().to_owned(), name }
+    }
+
+    /// What a storage opens.
+    pub(crate) fn url(&self) -> String {
+        format!("{}&namespace={}", self.server, self.name)
+    }
+}
