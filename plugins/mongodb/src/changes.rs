@@ -42,6 +42,9 @@ pub(crate) struct Change {
     guard: Vec<Bson>,
     set: Document,
     bytes: usize,
+    /// What a history is to be appended that is full, and has to be read for it.
+    overflowing: Option<Attempt>,
+    seq: i64,
 }
 
 impl Change {
@@ -58,7 +61,14 @@ impl Change {
             doc! { "$eq": ["$seq", task.seq] }.into(),
             doc! { "$eq": ["$revision", task.revision] }.into(),
         ];
-        Self { id: task.id.clone(), guard, set: Document::new(), bytes: 500 }
+        Self {
+            id: task.id.clone(),
+            guard,
+            set: Document::new(),
+            bytes: 500,
+            overflowing: None,
+            seq: task.seq,
+        }
     }
 
     /// Only while the lease runs, by the server's clock at the change itself.
@@ -116,34 +126,41 @@ impl Change {
 
     /// Appends the record of the claim that ends now, or of a transition without one, and counts
     /// it.
-    pub(crate) async fn append(
+    pub(crate) fn append(
         &mut self,
-        db: &Db,
         task: &TaskDocument,
         outcome: AttemptOutcome,
         report: AttemptReport,
         now: Timestamp,
     ) -> Step<()> {
         let no = one_more(task.last_attempt_no);
-        let held =
-            (task.status == IN_FLIGHT).then(|| (task.claimed_at, task.claimed_by.as_deref()));
+        let is_held = task.status == IN_FLIGHT;
+        let held = is_held.then(|| (task.claimed_at, task.claimed_by.as_deref()));
         let attempt = record(no, held, outcome, report, now);
         self.set("attempt_count", one_more(task.attempt_count));
         self.set("last_attempt_no", no);
         let document = AttemptDocument::of(&attempt);
         let weight = task.history_bytes + document.weight();
         if task.records >= HISTORY_RECORDS_MAX.into() || !fits(weight) {
-            let mut attempts = whole_history(db, task).await?;
-            attempts.push(attempt);
-            return self.replace_history(attempts);
+            self.overflowing = Some(attempt);
+            return Ok(());
         }
-        self.bytes += document.weight().unsigned_abs().try_into().unwrap_or(usize::MAX);
+        self.bytes += usize::try_from(document.weight()).unwrap_or(usize::MAX);
         let document = serialize_to_bson(&document).map_err(|_| corrupt("attempt"))?;
         let appended = doc! { "$concatArrays": ["$attempts", [literal(document)]] };
         self.set.insert("attempts", appended);
         self.set("records", task.records + 1);
         self.set("history_bytes", weight);
         Ok(())
+    }
+
+    /// Reads the history that has to be cut to take one more record. Should the task have changed
+    /// since it was judged, the change will be lost.
+    async fn complete(&mut self, db: &Db) -> Step<()> {
+        let Some(attempt) = self.overflowing.take() else { return Ok(()) };
+        let mut attempts = whole_history(db, &self.id, self.seq).await?;
+        attempts.push(attempt);
+        self.replace_history(attempts)
     }
 
     /// Puts a history in place of the task's, within its bounds.
@@ -170,9 +187,9 @@ pub(crate) fn fits(weight: i64) -> bool {
     usize::try_from(weight).is_ok_and(|weight| weight <= HISTORY_BYTES_MAX)
 }
 
-/// The history of a task that has not changed since it was read; else the change will be lost.
-pub(crate) async fn whole_history(db: &Db, task: &TaskDocument) -> Step<Vec<Attempt>> {
-    let wanted = doc! { "_id": &task.id, "seq": task.seq };
+/// The history of a task.
+pub(crate) async fn whole_history(db: &Db, id: &str, seq: i64) -> Step<Vec<Attempt>> {
+    let wanted = doc! { "_id": id, "seq": seq };
     let pipeline = vec![doc! { "$match": wanted }, doc! { "$project": { "attempts": 1 } }];
     let found: Vec<TaskDocument> = db.read_recent(pipeline).await?;
     let attempts = found.into_iter().flat_map(|task| task.attempts);
@@ -180,7 +197,10 @@ pub(crate) async fn whole_history(db: &Db, task: &TaskDocument) -> Step<Vec<Atte
 }
 
 /// Applies changes, no two of them of one task, each with its own answer.
-pub(crate) async fn apply(db: &Db, changes: &[Change]) -> Step<Vec<Applied>> {
+pub(crate) async fn apply(db: &Db, mut changes: Vec<Change>) -> Step<Vec<Applied>> {
+    for change in &mut changes {
+        change.complete(db).await?;
+    }
     let mut applied = vec![Applied::Done; changes.len()];
     let mut has_written = false;
     let mut from = 0;

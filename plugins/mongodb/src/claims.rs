@@ -266,8 +266,8 @@ async fn bound_histories(db: &Db, taken: &[TaskDocument]) {
     for task in taken.iter().filter(|task| !fits(task.history_bytes)) {
         let bound = async {
             let mut change = Change::in_place(task);
-            change.replace_history(whole_history(db, task).await?)?;
-            apply(db, &[change]).await
+            change.replace_history(whole_history(db, &task.id, task.seq).await?)?;
+            apply(db, vec![change]).await
         };
         if let Err(failure) = bound.await {
             tracing::debug!(?failure, "a history is a little over its bound");

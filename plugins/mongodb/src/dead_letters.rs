@@ -40,7 +40,7 @@ pub(crate) async fn redrive(db: &Db, params: &RedriveParams, before: i64) -> Ste
         due_in = due_in.saturating_add(params.spacing);
     }
     // What another step redrove or purged meanwhile is that step's.
-    let applied = apply(db, &changes).await?;
+    let applied = apply(db, changes).await?;
     let count = applied.iter().filter(|applied| **applied == Applied::Done).count();
     Ok(rdq_spi::Step { count: count as u64, next })
 }

@@ -42,7 +42,7 @@ async fn transition<I, T>(
     items: &[&I],
     id: impl Fn(&I) -> &TaskId,
     ends: impl Fn(&I) -> bool,
-    judge: impl AsyncFn(&I, &TaskDocument, Timestamp, i64) -> Step<Judged<T>>,
+    judge: impl Fn(&I, &TaskDocument, Timestamp, i64) -> Step<Judged<T>>,
 ) -> Step<Vec<Answered<T>>> {
     let mut answers: Vec<Option<Answered<T>>> = items.iter().map(|_| None).collect();
     let mut open: Vec<usize> = (0..items.len()).collect();
@@ -66,7 +66,7 @@ async fn transition<I, T>(
                 answers[index] = Some((Err(error), None));
                 continue;
             };
-            match judge(item, task, now, number).await.map_err(late)? {
+            match judge(item, task, now, number).map_err(late)? {
                 Judged::Answer(answer) => answers[index] = Some((answer, None)),
                 Judged::Change(change, answer) => {
                     changing.push((index, answer));
@@ -75,7 +75,7 @@ async fn transition<I, T>(
             }
             number += i64::from(ends(item));
         }
-        let applied = apply(db, &changes).await.map_err(late)?;
+        let applied = apply(db, changes).await.map_err(late)?;
         for ((index, answer), applied) in changing.into_iter().zip(applied) {
             match applied {
                 Applied::Done => answers[index] = Some(answer),
@@ -200,16 +200,15 @@ pub(crate) async fn resolve(
     let id = constrain(|it: &Resolution| &it.claim.task_id);
     let ends =
         |it: &Resolution| matches!(it.outcome, Outcome::Succeed { .. } | Outcome::Die { .. });
-    let judge = async |it: &Resolution, task: &TaskDocument, now: Timestamp, number: i64| {
-        judge_resolution(db, store_id, it, task, now, number).await
+    let judge = |it: &Resolution, task: &TaskDocument, now: Timestamp, number: i64| {
+        judge_resolution(store_id, it, task, now, number)
     };
     let answers = transition(db, "resolve", resolutions, id, ends, judge).await?;
     forget(db, store_id, resolutions, &answers).await;
     Ok(answers)
 }
 
-async fn judge_resolution(
-    db: &Db,
+fn judge_resolution(
     store_id: StoreId,
     resolution: &Resolution,
     task: &TaskDocument,
@@ -236,19 +235,19 @@ async fn judge_resolution(
     }
     let due = match &resolution.outcome {
         Outcome::Succeed { attempt, result, forget: _ } => {
-            change.append(db, task, AttemptOutcome::Success, attempt.clone(), now).await?;
+            change.append(task, AttemptOutcome::Success, attempt.clone(), now)?;
             change.set("result", binary(result));
             change.finish(task, TaskStatus::Succeeded, number, now);
             None
         }
         Outcome::Retry { attempt, due } => {
             let outcome = AttemptOutcome::RetryableFailure;
-            change.append(db, task, outcome, attempt.clone(), now).await?;
+            change.append(task, outcome, attempt.clone(), now)?;
             Some(due.resolve(now))
         }
         Outcome::Die { attempt } => {
             let outcome = AttemptOutcome::PermanentFailure;
-            change.append(db, task, outcome, attempt.clone(), now).await?;
+            change.append(task, outcome, attempt.clone(), now)?;
             change.finish(task, TaskStatus::Dead, number, now);
             None
         }
@@ -317,7 +316,7 @@ pub(crate) async fn cancel(db: &Db, tasks: &[&TaskId]) -> Step<Vec<Answered<Canc
             let mut change = Change::of(task);
             if task.status != PENDING {
                 let report = AttemptReport::default();
-                change.append(db, task, AttemptOutcome::Cancelled, report, now).await?;
+                change.append(task, AttemptOutcome::Cancelled, report, now)?;
                 let status = status_number(TaskStatus::Cancelled);
                 let ending = Ending { call: Ending::CANCELLED, status, next_attempt_at: None };
                 set_ending(&mut change, ending)?;

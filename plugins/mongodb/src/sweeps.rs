@@ -85,7 +85,7 @@ async fn expire(db: &Db, tasks: &[TaskDocument], first: i64, now: Timestamp) -> 
     let mut changes = Vec::with_capacity(tasks.len());
     for (task, ended) in tasks.iter().zip(first..) {
         let mut change = Change::of(task);
-        change.append(db, task, AttemptOutcome::PermanentFailure, expired(), now).await?;
+        change.append(task, AttemptOutcome::PermanentFailure, expired(), now)?;
         if task.status == IN_FLIGHT {
             let ending = Ending { call: Ending::EXPIRED, status: DEAD, next_attempt_at: None };
             change.set("ending", serialize_to_bson(&ending).map_err(|_| corrupt("ending"))?);
@@ -93,6 +93,6 @@ async fn expire(db: &Db, tasks: &[TaskDocument], first: i64, now: Timestamp) -> 
         change.finish(task, TaskStatus::Dead, ended, now);
         changes.push(change);
     }
-    let applied = apply(db, &changes).await?;
+    let applied = apply(db, changes).await?;
     Ok(applied.iter().filter(|applied| **applied == Applied::Done).count() as u64)
 }
