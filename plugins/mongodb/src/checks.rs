@@ -23,7 +23,7 @@ pub(crate) async fn check_server(db: &Db) -> Result<Topology, OpenError> {
         return Err(OpenError::Version { found: version.to_owned() });
     }
     let hello = db.database.run_command(doc! { "hello": 1 }).await?;
-    if hello.get_str("msg") == Ok("isdbgrid") {
+    if hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid") {
         return Err(OpenError::Sharded);
     }
     if hello.contains_key("setName") {

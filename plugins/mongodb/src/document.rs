@@ -5,7 +5,7 @@ use crate::{
     history::AttemptDocument,
 };
 use bytes::Bytes;
-use mongodb::bson::{Binary, Bson, DateTime, doc, spec::BinarySubtype};
+use mongodb::bson::{Binary, DateTime, doc, spec::BinarySubtype};
 use rdq_spi::{Call, Overrides, QueueName, Task, TaskId, TaskStatus, Timestamp, WorkerId};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -233,10 +233,6 @@ pub(crate) fn count(number: i64) -> u32 {
 
 pub(crate) fn one_more(number: i64) -> i64 {
     (number + 1).min(u32::MAX.into())
-}
-
-pub(crate) fn optional(date: Option<DateTime>) -> Bson {
-    date.map_or_else(|| Bson::String("$$REMOVE".into()), Bson::DateTime)
 }
 
 pub(crate) fn status_number(status: TaskStatus) -> i32 {

@@ -5,7 +5,7 @@ use mongodb::error::{Error, ErrorKind, WriteFailure};
 use rdq_spi::{BoxError, StorageError};
 
 /// The result of a step of a call.
-pub(crate) type Step<T> = std::result::Result<T, Failure>;
+pub(crate) type Step<T> = Result<T, Failure>;
 
 /// Whether a command that failed may have changed something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -148,16 +148,14 @@ pub(crate) async fn extend(
     store_id: StoreId,
     leases: &[&ExtendParams],
 ) -> Step<Vec<Answered<Extended>>> {
-    let id = |lease: &ExtendParams| -> &TaskId { &lease.claim.task_id };
-    // The compiler wants the lifetimes of a function here.
-    let id = constrain(id);
+    let id = constrain(|lease: &ExtendParams| &lease.claim.task_id);
     transition(
         db,
         "extend_leases",
         leases,
         id,
-        |_| false,
-        async |lease, task, now, _| {
+        |_: &ExtendParams| false,
+        |lease: &ExtendParams, task: &TaskDocument, now, _| {
             match standing(task, store_id.held(&lease.claim.token)) {
                 Standing::Holds if lease.strict && task.has_lapsed(now) => {
                     return Ok(stale(task, None));
@@ -187,6 +185,7 @@ pub(crate) async fn extend(
     .await
 }
 
+/// Tells the compiler that the id is the item's.
 fn constrain<T, F: Fn(&T) -> &TaskId>(id: F) -> F {
     id
 }
@@ -307,8 +306,8 @@ pub(crate) async fn cancel(db: &Db, tasks: &[&TaskId]) -> Step<Vec<Answered<Canc
         "cancel",
         tasks,
         id,
-        |_| true,
-        async |_, task, now, number| {
+        |_: &TaskId| true,
+        |_: &TaskId, task: &TaskDocument, now, number| {
             let status = status_of(task.status).ok_or_else(|| corrupt("status"))?;
             if status.is_terminal() {
                 return Ok(Judged::Answer(Ok(Cancelled { status, changed: false })));

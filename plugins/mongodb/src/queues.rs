@@ -43,7 +43,8 @@ pub(crate) async fn names(db: &Db, after: Option<&QueueName>, limit: u32) -> Ste
     ];
     let holding: Vec<Name> = db.read(pipeline).await?;
     let read = |error| Failure::of(error, Access::Read);
-    let stored = db.beside("queues").find(doc! { "_id": { "$gt": after } });
+    let queues = db.beside("queues");
+    let stored = queues.find(doc! { "_id": { "$gt": after } });
     let stored = stored.sort(doc! { "_id": 1 }).limit(i64::from(limit)).await.map_err(read)?;
     let stored: Vec<Document> = stored.try_collect().await.map_err(read)?;
     let stored = stored.iter().filter_map(|it| it.get_str("_id").ok().map(str::to_owned));
