@@ -39,7 +39,7 @@ resident() { awk '/^VmRSS/ { printf "%d\n", $2 / 1024 }' "/proc/$server/status" 
 measure() {
     local name=$1 storage=$2 port before
     shift 2
-    port=$((20000 + RANDOM % 10000))
+    port=$((10000 + RANDOM % 10000)) # below those that systems hand out
     RDQ_LOG=warn "$rdq" serve --listen "127.0.0.1:$port" --http "127.0.0.1:$((port + 10000))" --storage "$storage" &
     server=$!
     export RDQ_SERVER=http://127.0.0.1:$port

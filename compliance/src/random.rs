@@ -1,7 +1,15 @@
 //! Random numbers for names, data and histories: seeded, so that a failure can be replayed. Not for
 //! secrets.
 
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::{
+    cell::RefCell,
+    hash::{BuildHasher as _, Hasher as _, RandomState},
+};
+
+tokio::task_local! {
+    /// Where seeds come from in a story that is told by a seed of its own.
+    static SEEDS: RefCell<Random>;
+}
 
 /// A small generator (`SplitMix64`).
 #[derive(Debug, Clone)]
@@ -15,7 +23,13 @@ impl Random {
 
     /// Another seed each time, without a clock: the standard library seeds its hashers so.
     pub fn any_seed() -> u64 {
-        RandomState::new().build_hasher().finish()
+        let told = SEEDS.try_with(|seeds| seeds.borrow_mut().next_u64());
+        told.unwrap_or_else(|_| RandomState::new().build_hasher().finish())
+    }
+
+    /// Within this story, the seeds of [`Random::any_seed`] follow from this one; but for what it spawns.
+    pub(crate) async fn tell<T>(seed: u64, story: impl Future<Output = T>) -> T {
+        SEEDS.scope(RefCell::new(Self::seeded(seed)), story).await
     }
 
     /// The next number.

@@ -6,8 +6,10 @@ use libtest_mimic::{Arguments, Completion, Trial};
 use std::{fmt, time::Duration};
 use tokio::runtime::{Builder, Runtime};
 
-/// A case that takes longer hangs: none is meant to take more than two seconds.
-const CASE_TIMEOUT: Duration = Duration::from_secs(60);
+/// A case that takes longer hangs: none is meant to take more than two seconds, and a machine that is
+/// sixty times slower than that is still no broken promise.
+/// Counted second by second: time in which the whole process stands still is one of them.
+const CASE_SECONDS: u32 = 120;
 
 /// Cases mostly wait, for a lease to lapse or for a disk; this many at once keep two cores busy.
 const CASES_AT_ONCE: usize = 8;
@@ -26,9 +28,18 @@ pub struct Case {
 impl Case {
     /// Plays the case on a store of its own. Panics where the store breaks the rule.
     pub async fn run(&self) {
-        let story = (self.story)();
-        let ended = tokio::time::timeout(CASE_TIMEOUT, story).await;
-        assert!(ended.is_ok(), "the case did not end within {CASE_TIMEOUT:?}");
+        let mut story = (self.story)();
+        for _ in 0..CASE_SECONDS {
+            if tokio::time::timeout(Duration::from_secs(1), &mut story).await.is_ok() {
+                return;
+            }
+        }
+        panic!("the case did not end within {CASE_SECONDS} seconds");
+    }
+
+    /// The same, and what it chooses at random follows from the seed, as far as it does not spawn.
+    pub async fn run_seeded(&self, seed: u64) {
+        crate::Random::tell(seed, self.run()).await;
     }
 }
 

@@ -83,15 +83,21 @@ const MISTAKES: &[(Fault, &str)] = &[
     (Fault::NewestFirst, "model::a_random_history_is_answered_by_the_rules"),
 ];
 
-/// So many cases at once: they wait, for leases and for hints that do not come.
-const AT_ONCE: usize = 8;
+/// So many cases at once.
+const AT_ONCE: usize = 2;
 
-/// Plays a case on a storage with this mistake. Whether it held.
-fn holds(case: &Case, fault: Fault) -> bool {
+/// A mistake that shows by chance is looked for in so many stories: always the same ones.
+const SEEDS: u64 = 20;
+
+/// Plays a case on a storage with this mistake. Whether it held. Time is the runtime's own, which
+/// passes when everybody waits: no lease lapses because the machine is busy, and a hint that does not
+/// come is waited for in no time.
+fn holds(case: &Case, fault: Fault, seed: u64) -> bool {
     let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     let runtime = runtime.expect("a runtime");
-    runtime.block_on(FAULT.scope(fault, AssertUnwindSafe(case.run()).catch_unwind())).is_ok()
+    let story = AssertUnwindSafe(case.run_seeded(seed)).catch_unwind();
+    runtime.block_on(FAULT.scope(fault, story)).is_ok()
 }
 
 /// Plays these cases, some at once. Returns those that did not end as expected.
@@ -107,7 +113,8 @@ fn play(plays: &[(Fault, &'static str)], should_hold: bool) -> Vec<(Fault, &'sta
                 {
                     let case = cases.iter().find(|case| case.name == name);
                     let case = case.unwrap_or_else(|| panic!("no case is called {name}"));
-                    if holds(case, fault) != should_hold {
+                    let mut seeds = 0..if should_hold { 1 } else { SEEDS };
+                    if seeds.all(|seed| holds(case, fault, seed)) != should_hold {
                         wrong.lock().expect("no panic while it is held").push((fault, name));
                     }
                 }

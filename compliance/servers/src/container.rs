@@ -58,7 +58,7 @@ impl Container {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{mongodb, postgres};
+    use crate::{mongodb, postgres, redis};
 
     /// The lines of a service in `docker-compose.yml`, which has no deeper structure than it needs.
     fn service(name: &str) -> Vec<String> {
@@ -72,13 +72,18 @@ mod tests {
 
     #[test]
     fn people_and_tests_run_the_same_images_with_the_same_settings() {
-        for (name, image) in [("postgres", &postgres::IMAGE), ("mongodb", &mongodb::IMAGE)] {
+        for (name, image, host_port) in [
+            ("postgres", &postgres::IMAGE, 5432),
+            ("redis", &redis::REDIS, 6379),
+            ("valkey", &redis::VALKEY, 6380),
+            ("mongodb", &mongodb::IMAGE, 27017),
+        ] {
             let Image { name: repository, tag, port, environment, command, ready: _ } = image;
             let words: Vec<_> = command.iter().map(|word| format!("{word:?}")).collect();
             let mut expected = vec![
                 format!("image: {repository}:{tag}"),
                 format!("command: [{}]", words.join(", ")),
-                format!("- \"127.0.0.1:{port}:{port}\""),
+                format!("- \"127.0.0.1:{host_port}:{port}\""),
             ];
             expected.extend(environment.iter().map(|(name, value)| format!("{name}: {value}")));
             let service = service(name);

@@ -7,12 +7,15 @@
 //! A module for each database; they share the three ways and nothing else.
 
 pub mod mongodb;
+pub mod pgbouncer;
 pub mod postgres;
+pub mod redis;
 
 mod address;
 mod container;
 mod local;
 mod watchdog;
+mod way;
 
 pub use local::LocalServer;
 

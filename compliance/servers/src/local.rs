@@ -278,7 +278,7 @@ fn output_path(folder: &Path) -> PathBuf {
     folder.join("output.txt")
 }
 
-fn free_port() -> Result<u16, StartError> {
+pub(crate) fn free_port() -> Result<u16, StartError> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
     Ok(listener.map_err(StartError::io("find a free port"))?.port())
 }

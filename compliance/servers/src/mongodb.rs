@@ -4,6 +4,7 @@ use crate::{
     LocalServer, StartError, address,
     container::{self, Container, Image},
     local::{self, Spec},
+    way::{self, Way},
 };
 use std::{
     io::{Read as _, Write as _},
@@ -35,13 +36,6 @@ static SHARED: OnceCell<MongoServer> = OnceCell::const_new();
 pub struct MongoServer {
     url: String,
     way: Way,
-}
-
-#[derive(Debug)]
-enum Way {
-    Given,
-    Local(LocalServer),
-    Container { _running: Container },
 }
 
 impl MongoServer {
@@ -83,8 +77,7 @@ impl MongoServer {
     }
 
     async fn local_of(program: PathBuf, in_set: bool) -> Result<Self, StartError> {
-        let server = tokio::task::spawn_blocking(move || start_local(program, in_set)).await;
-        let server = server.unwrap_or_else(|it| std::panic::resume_unwind(it.into_panic()))?;
+        let server = way::started(move || start_local(program, in_set)).await?;
         Ok(Self { url: url("127.0.0.1", server.port()), way: Way::Local(server) })
     }
 
@@ -95,10 +88,7 @@ impl MongoServer {
 
     /// The process, if it is one that this test started: to be killed, paused, started again.
     pub fn local(&mut self) -> Option<&mut LocalServer> {
-        match &mut self.way {
-            Way::Local(server) => Some(server),
-            Way::Given | Way::Container { .. } => None,
-        }
+        self.way.local()
     }
 }
 

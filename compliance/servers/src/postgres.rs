@@ -4,6 +4,7 @@ use crate::{
     LocalServer, StartError, address,
     container::{self, Container, Image},
     local::{self, Account, Spec},
+    way::{self, Way},
 };
 use std::path::{Path, PathBuf};
 use tokio::sync::OnceCell;
@@ -30,13 +31,6 @@ pub struct PostgresServer {
     way: Way,
 }
 
-#[derive(Debug)]
-enum Way {
-    Given,
-    Local(LocalServer),
-    Container { _running: Container },
-}
-
 impl PostgresServer {
     /// The server that all tests of this process share.
     pub async fn shared() -> Result<&'static Self, StartError> {
@@ -58,9 +52,7 @@ impl PostgresServer {
     pub async fn start_with(settings: &[&str]) -> Result<Self, StartError> {
         if let Some(folder) = programs() {
             let settings = settings.iter().map(|it| format!("-c{it}")).collect();
-            let server = tokio::task::spawn_blocking(move || start_local(&folder, settings)).await;
-            let server =
-                server.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
+            let server = way::started(move || start_local(&folder, settings)).await?;
             let url = format!("postgres://postgres@127.0.0.1:{}/postgres", server.port());
             return Ok(Self { url, way: Way::Local(server) });
         }
@@ -80,10 +72,7 @@ impl PostgresServer {
 
     /// The process, if it is one that this test started: to be killed, paused, started again.
     pub fn local(&mut self) -> Option<&mut LocalServer> {
-        match &mut self.way {
-            Way::Local(server) => Some(server),
-            Way::Given | Way::Container { .. } => None,
-        }
+        self.way.local()
     }
 }
 

@@ -5,8 +5,12 @@ use futures::StreamExt as _;
 use rdq_spi::{Call, Claim, DueHints, Moment, Outcome, QueueName, Storage};
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-/// Longer than any hint takes on however slow a machine: a hint that has not come is lost.
-const LOST: Duration = Duration::from_secs(10);
+/// Longer than any hint takes on however slow a machine: a hint that has not come is lost. It is the
+/// half of what a case may take.
+const LOST: Duration = Duration::from_secs(60);
+
+/// What is due so much later is not what a story waits for.
+const FAR: Duration = Duration::from_secs(10);
 
 /// How soon a task is due later, in these stories.
 const SOON: Duration = Duration::from_millis(80);
@@ -22,7 +26,7 @@ async fn claim_by_hints(store: &dyn Storage, hints: &mut DueHints, queue: &Queue
     loop {
         let hint = hint(hints).await;
         assert_eq!(hint.queue, *queue, "of the queues asked for");
-        if hint.due_in >= LOST {
+        if hint.due_in >= FAR {
             continue; // Of a long lease or delay; the story waits for something sooner.
         }
         tokio::time::sleep(hint.due_in).await;

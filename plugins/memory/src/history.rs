@@ -30,10 +30,7 @@ impl Entry {
         };
         if let Some(index) = u32::try_from(task.attempts.len()).ok().and_then(fold_at) {
             let gone = task.attempts.remove(index);
-            let folded = &mut task.attempts[index - 1];
-            folded.folded_count =
-                folded.folded_count.max(1).saturating_add(gone.folded_count.max(1));
-            folded.finished_at = gone.finished_at;
+            task.attempts[index - 1].fold_in(&gone);
             self.history_bytes -= gone.len_bytes();
         }
         self.history_bytes += attempt.len_bytes();

@@ -84,7 +84,7 @@ async fn look_up(
             continue;
         };
         let answer = if there.queue == task.queue.as_str() {
-            let status = status_of(there.status).ok_or_else(|| corrupt("status"))?;
+            let status = status_of(there.status)?;
             Ok(Admission { created: false, status })
         } else {
             Err(StorageError::IdConflict { task_id: task.id.clone() })

@@ -6,10 +6,12 @@ use crate::{
     database::Db,
     document::{DEAD, TaskDocument, heads, instant, one_more, with_now},
     errors::{Failure, Step},
-    position::{self, List},
 };
 use mongodb::bson::doc;
-use rdq_spi::{PurgeParams, QueueName, RedriveParams, Selection, StorageError, TaskId};
+use rdq_spi::{
+    PurgeParams, QueueName, RedriveParams, Selection, StorageError, TaskId,
+    keyset::{self, List},
+};
 
 /// What is to be changed, and the number of deaths that the next step goes on below.
 struct Selected {
@@ -20,7 +22,7 @@ struct Selected {
 pub(crate) async fn redrive(db: &Db, params: &RedriveParams, before: i64) -> Step<rdq_spi::Step> {
     let RedriveParams { queue, selection, limit, .. } = params;
     let Selected { tasks, next } = select(db, queue, selection, before, *limit).await?;
-    let next = next.map(|before| position::encode(List::DeadLetters, queue, before));
+    let next = next.map(|before| keyset::encode(List::DeadLetters, queue, before));
     if params.dry_run {
         return Ok(rdq_spi::Step { count: tasks.len() as u64, next });
     }
@@ -48,7 +50,7 @@ pub(crate) async fn redrive(db: &Db, params: &RedriveParams, before: i64) -> Ste
 pub(crate) async fn purge(db: &Db, params: &PurgeParams, before: i64) -> Step<rdq_spi::Step> {
     let PurgeParams { queue, selection, limit, .. } = params;
     let Selected { tasks, next } = select(db, queue, selection, before, *limit).await?;
-    let next = next.map(|before| position::encode(List::DeadLetters, queue, before));
+    let next = next.map(|before| keyset::encode(List::DeadLetters, queue, before));
     let count = if params.dry_run { tasks.len() as u64 } else { remove(db, &tasks).await? };
     Ok(rdq_spi::Step { count, next })
 }

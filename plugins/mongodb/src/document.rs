@@ -6,15 +6,15 @@ use crate::{
 };
 use bytes::Bytes;
 use mongodb::bson::{Binary, DateTime, doc, spec::BinarySubtype};
-use rdq_spi::{Call, Overrides, QueueName, Task, TaskId, TaskStatus, Timestamp, WorkerId};
+use rdq_spi::{Overrides, QueueName, Task, TaskId, TaskStatus, Timestamp, WorkerId};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-pub(crate) const PENDING: i32 = 0;
-pub(crate) const IN_FLIGHT: i32 = 1;
-pub(crate) const SUCCEEDED: i32 = 2;
-pub(crate) const DEAD: i32 = 3;
-pub(crate) const CANCELLED: i32 = 4;
+pub(crate) const PENDING: i32 = TaskStatus::Pending as i32;
+pub(crate) const IN_FLIGHT: i32 = TaskStatus::InFlight as i32;
+pub(crate) const SUCCEEDED: i32 = TaskStatus::Succeeded as i32;
+pub(crate) const DEAD: i32 = TaskStatus::Dead as i32;
+pub(crate) const CANCELLED: i32 = TaskStatus::Cancelled as i32;
 
 /// A task, or what was read of it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -92,8 +92,8 @@ pub(crate) struct TaskDocument {
     pub(crate) now: Option<DateTime>,
 }
 
-/// How a claim ended. Calls: 1 complete, 2 reschedule, 3 dead-letter, 4 fail, 5 release; and
-/// without its holder: 6 cancelled, 7 expired.
+/// How a claim ended: by which call, numbered as the contract does, or without its holder: 6
+/// cancelled, 7 expired.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Ending {
     pub(crate) call: i32,
@@ -158,7 +158,7 @@ impl TaskDocument {
 
     /// The task, with what was read of its history.
     pub(crate) fn into_task(self) -> Step<Task> {
-        let status = status_of(self.status).ok_or_else(|| corrupt("status"))?;
+        let status = status_of(self.status)?;
         let at = self.at.map(instant);
         let is_held = status == TaskStatus::InFlight;
         Ok(Task {
@@ -236,32 +236,9 @@ pub(crate) fn one_more(number: i64) -> i64 {
 }
 
 pub(crate) fn status_number(status: TaskStatus) -> i32 {
-    match status {
-        TaskStatus::Pending => PENDING,
-        TaskStatus::InFlight => IN_FLIGHT,
-        TaskStatus::Succeeded => SUCCEEDED,
-        TaskStatus::Dead => DEAD,
-        TaskStatus::Cancelled => CANCELLED,
-    }
+    status.number().into()
 }
 
-pub(crate) fn status_of(number: i32) -> Option<TaskStatus> {
-    Some(match number {
-        PENDING => TaskStatus::Pending,
-        IN_FLIGHT => TaskStatus::InFlight,
-        SUCCEEDED => TaskStatus::Succeeded,
-        DEAD => TaskStatus::Dead,
-        CANCELLED => TaskStatus::Cancelled,
-        _ => return None,
-    })
-}
-
-pub(crate) fn call_number(call: Call) -> i32 {
-    match call {
-        Call::Complete => 1,
-        Call::Reschedule => 2,
-        Call::DeadLetter => 3,
-        Call::Fail => 4,
-        Call::Release => 5,
-    }
+pub(crate) fn status_of(number: i32) -> Step<TaskStatus> {
+    TaskStatus::of_number(number).ok_or_else(|| corrupt("status"))
 }

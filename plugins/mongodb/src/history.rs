@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) const RECORD_BYTES: i64 = 48;
 
 pub(crate) const LEASE_EXPIRED_MESSAGE: &str = "the lease ran out and the task was claimed again";
-pub(crate) const LEASE_EXPIRED: i32 = 4;
+pub(crate) const LEASE_EXPIRED: i32 = AttemptOutcome::LeaseExpired as i32 + 1;
 
 /// A record.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -25,7 +25,6 @@ pub(crate) struct AttemptDocument {
     started: Option<DateTime>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     finished: Option<DateTime>,
-    /// 1 success, 2 retryable failure, 3 permanent failure, 4 lease expired, 5 cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     outcome: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,7 +62,7 @@ impl AttemptDocument {
             no: attempt.attempt_no.into(),
             started: attempt.started_at.map(date),
             finished: attempt.finished_at.map(date),
-            outcome: attempt.outcome.map(outcome_number),
+            outcome: attempt.outcome.map(|outcome| outcome.number().into()),
             worker: attempt.worker_id.as_ref().map(|worker| worker.as_str().to_owned()),
             error: attempt.error.clone().map(|error| ErrorDocument {
                 error_type: error.error_type,
@@ -79,7 +78,10 @@ impl AttemptDocument {
     }
 
     pub(crate) fn into_attempt(self) -> Step<Attempt> {
-        let outcome = self.outcome.map(|it| outcome_of(it).ok_or_else(|| corrupt("outcome")));
+        let outcome = self.outcome.map(|number| {
+            let outcome = u8::try_from(number).ok().and_then(AttemptOutcome::of_number);
+            outcome.ok_or_else(|| corrupt("outcome"))
+        });
         Ok(Attempt {
             attempt_no: count(self.no),
             started_at: self.started.map(instant),
@@ -116,10 +118,7 @@ pub(crate) fn bounded(attempts: impl IntoIterator<Item = Attempt>) -> History {
     for attempt in attempts {
         if let Some(index) = fold_at(u32::try_from(kept.len()).unwrap_or(u32::MAX)) {
             let gone = kept.remove(index);
-            let folded = &mut kept[index - 1];
-            folded.folded_count =
-                folded.folded_count.max(1).saturating_add(gone.folded_count.max(1));
-            folded.finished_at = gone.finished_at;
+            kept[index - 1].fold_in(&gone);
         }
         kept.push(attempt);
     }
@@ -155,27 +154,6 @@ pub(crate) fn expired() -> AttemptReport {
     let message = "the task was not finished by its expires_at";
     let error = AttemptError::new(AttemptError::EXPIRED, message);
     AttemptReport { error: Some(error), ..AttemptReport::default() }
-}
-
-fn outcome_number(outcome: AttemptOutcome) -> i32 {
-    match outcome {
-        AttemptOutcome::Success => 1,
-        AttemptOutcome::RetryableFailure => 2,
-        AttemptOutcome::PermanentFailure => 3,
-        AttemptOutcome::LeaseExpired => LEASE_EXPIRED,
-        AttemptOutcome::Cancelled => 5,
-    }
-}
-
-fn outcome_of(number: i32) -> Option<AttemptOutcome> {
-    Some(match number {
-        1 => AttemptOutcome::Success,
-        2 => AttemptOutcome::RetryableFailure,
-        3 => AttemptOutcome::PermanentFailure,
-        LEASE_EXPIRED => AttemptOutcome::LeaseExpired,
-        5 => AttemptOutcome::Cancelled,
-        _ => return None,
-    })
 }
 
 #[cfg(test)]

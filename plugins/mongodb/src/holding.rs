@@ -6,7 +6,7 @@ use crate::{
     changes::{Applied, Change, apply},
     database::{Db, TRIES_MAX, pause},
     document::{
-        Ending, IN_FLIGHT, PENDING, SUCCEEDED, TaskDocument, binary, call_number, date, heads,
+        Ending, IN_FLIGHT, PENDING, SUCCEEDED, TaskDocument, binary, date, heads,
         instant, status_number, status_of, with_now,
     },
     errors::{Failure, Step, corrupt},
@@ -214,14 +214,14 @@ fn judge_resolution(
     now: Timestamp,
     number: i64,
 ) -> Step<Judged<Resolved>> {
-    let call = call_number(resolution.call);
+    let call = i32::from(resolution.call.number());
     match standing(task, store_id.held(&resolution.claim.token)) {
         Standing::Holds if resolution.strict && task.has_lapsed(now) => {
             return Ok(stale(task, None));
         }
         Standing::Holds => {}
         Standing::Over(ending) if ending.call == call => {
-            let status = status_of(ending.status).ok_or_else(|| corrupt("ending"))?;
+            let status = status_of(ending.status)?;
             let next_attempt_at = ending.next_attempt_at.map(instant);
             return Ok(Judged::Answer(Ok(Resolved { status, next_attempt_at, replayed: true })));
         }
@@ -308,7 +308,7 @@ pub(crate) async fn cancel(db: &Db, tasks: &[&TaskId]) -> Step<Vec<Answered<Canc
         id,
         |_: &TaskId| true,
         |_: &TaskId, task: &TaskDocument, now, number| {
-            let status = status_of(task.status).ok_or_else(|| corrupt("status"))?;
+            let status = status_of(task.status)?;
             if status.is_terminal() {
                 return Ok(Judged::Answer(Ok(Cancelled { status, changed: false })));
             }

@@ -25,7 +25,6 @@ mod listener;
 
 mod document;
 mod history;
-mod position;
 mod token;
 
 mod migrations;

@@ -8,11 +8,13 @@ use crate::{
     },
     errors::{Step, corrupt},
     history::RECORD_BYTES,
-    position::{self, List},
     token::{Held, StoreId},
 };
 use mongodb::bson::{DateTime, Document, doc};
-use rdq_spi::{ClaimRef, DlqListParams, ListParams, Page, QueueName, QueueStats, Task, TaskId};
+use rdq_spi::{
+    ClaimRef, DlqListParams, ListParams, Page, QueueName, QueueStats, Task, TaskId,
+    keyset::{self, List},
+};
 use serde::Deserialize;
 use std::{collections::HashMap, time::Duration};
 
@@ -123,7 +125,7 @@ pub(crate) async fn list(db: &Db, params: &ListParams, before: i64) -> Step<Page
         light: if params.include_attempts { Vec::new() } else { vec![light] },
     };
     let (tasks, next) = scan.run(db, params.status.map(status_number)).await?;
-    let next = next.map(|before| position::encode(List::Tasks, &params.queue, before));
+    let next = next.map(|before| keyset::encode(List::Tasks, &params.queue, before));
     Ok(Page { tasks, next })
 }
 
@@ -145,7 +147,7 @@ pub(crate) async fn dlq_list(db: &Db, params: &DlqListParams, before: i64) -> St
         light: if params.include_attempts { Vec::new() } else { light },
     };
     let (tasks, next) = scan.run(db, None).await?;
-    let next = next.map(|before| position::encode(List::DeadLetters, &params.queue, before));
+    let next = next.map(|before| keyset::encode(List::DeadLetters, &params.queue, before));
     Ok(Page { tasks, next })
 }
 

@@ -8,7 +8,6 @@ use crate::{
     dead_letters,
     errors::{Access, Failure, Step},
     holding, migrations,
-    position::{self, List},
     queues, reads,
     rounds::rounds,
     sweeps,
@@ -23,6 +22,7 @@ use rdq_spi::{
     Durability, ExtendParams, Extended, ListParams, NewTask, Page, PurgeParams, QueueConfig,
     QueueName, QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result, Storage,
     StorageError, SweepParams, Swept, Task, TaskId,
+    keyset::{self, List},
 };
 use std::{
     collections::HashSet,
@@ -275,21 +275,21 @@ impl Storage for MongoStorage {
     }
 
     async fn list(&self, params: ListParams) -> Result<Page> {
-        let before = position::decode(List::Tasks, &params.queue, params.position.as_ref())?;
+        let before = keyset::decode(List::Tasks, &params.queue, params.position.as_ref())?;
         let db = self.db.clone();
         let call = async move { reads::list(&db, &params, before).await };
         self.run("list", Access::Read, call).await
     }
 
     async fn dlq_list(&self, params: DlqListParams) -> Result<Page> {
-        let before = position::decode(List::DeadLetters, &params.queue, params.position.as_ref())?;
+        let before = keyset::decode(List::DeadLetters, &params.queue, params.position.as_ref())?;
         let db = self.db.clone();
         let call = async move { reads::dlq_list(&db, &params, before).await };
         self.run("dlq_list", Access::Read, call).await
     }
 
     async fn redrive(&self, params: RedriveParams) -> Result<rdq_spi::Step> {
-        let before = position::decode(List::DeadLetters, &params.queue, params.position.as_ref())?;
+        let before = keyset::decode(List::DeadLetters, &params.queue, params.position.as_ref())?;
         let (db, hint) = (self.db.clone(), (params.queue.clone(), params.delay));
         let is_done = !params.dry_run;
         let call = async move { dead_letters::redrive(&db, &params, before).await };
@@ -301,7 +301,7 @@ impl Storage for MongoStorage {
     }
 
     async fn purge(&self, params: PurgeParams) -> Result<rdq_spi::Step> {
-        let before = position::decode(List::DeadLetters, &params.queue, params.position.as_ref())?;
+        let before = keyset::decode(List::DeadLetters, &params.queue, params.position.as_ref())?;
         let db = self.db.clone();
         let call = async move { dead_letters::purge(&db, &params, before).await };
         self.run("purge", Access::Write, call).await

@@ -103,7 +103,7 @@ BEGIN
                 v_share := (v_left + cardinality(v_turns) - v_at)
                     / (cardinality(v_turns) - v_at + 1);
             END IF;
-            v_from_start := p_head_ranks[v_turn] = -2147483648;
+            v_from_start := p_head_ats[v_turn] = -9223372036854775808;
             -- The locked rows' places are what is updated then, so that no plan can take more than
             -- the limit. A task that does not fit ends the claim: those behind it must not
             -- overtake it.

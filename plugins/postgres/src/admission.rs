@@ -3,9 +3,11 @@
 use crate::{
     errors::{Sql, corrupt},
     history,
-    rows::{self, duration_number, filled, millis},
+    rows::{self, filled, millis},
 };
-use rdq_spi::{Admission, Attempt, Moment, NewTask, Result, StorageError, TaskStatus};
+use rdq_spi::{
+    Admission, Attempt, Moment, NewTask, Result, StorageError, TaskStatus, duration_number,
+};
 use sqlx::{PgConnection, Row as _};
 use std::time::Duration;
 

@@ -120,7 +120,21 @@ pub enum OpenError {
     },
     /// The database refused, or cannot be reached.
     #[error("the database cannot be used")]
-    Sql(#[from] sqlx::Error),
+    Sql(#[source] sqlx::Error),
+}
+
+impl From<sqlx::Error> for OpenError {
+    fn from(error: sqlx::Error) -> Self {
+        let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+        match code.as_deref() {
+            // A prepared statement that this session made is gone, or one is there that it did not
+            // make: before anything else, two of our sessions met in one of the server's.
+            Some("26000" | "42P05") => {
+                Self::Pooler { evidence: "prepared statements are another session's" }
+            }
+            _ => Self::Sql(error),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,13 +1,18 @@
 //! Steps over dead letters, newest first: redrives and purges. A step remembers how far down the
 //! order of deaths it came, so what dies while it runs is above it and not of its selection.
 
-use crate::{
-    errors::Sql,
-    position::{self, List},
-    rows::millis,
+use crate::{errors::Sql, rows::millis};
+use rdq_spi::{
+    DlqFilter, PurgeParams, QueueName, RedriveParams, Selection, Step, Timestamp,
+    keyset::{self, List},
 };
-use rdq_spi::{DlqFilter, PurgeParams, QueueName, RedriveParams, Selection, Step};
-use sqlx::{PgConnection, Row as _, postgres::PgRow};
+use sqlx::{
+    PgConnection, Postgres, Row as _,
+    postgres::{PgArguments, PgRow},
+    query::Query,
+};
+
+type PgQuery<'q> = Query<'q, Postgres, PgArguments>;
 
 /// Makes dead letters pending, of those that died before number `before`.
 pub(crate) async fn redrive(
@@ -25,13 +30,8 @@ pub(crate) async fn redrive(
         due_in.push(millis(next));
         next = next.saturating_add(*spacing);
     }
-    let row = sqlx::query(include_str!("queries/redrive.sql"))
-        .bind(queue.as_str())
-        .bind(ids)
-        .bind(&filter.error_type)
-        .bind(&filter.handler_ref)
-        .bind(filter.dead_from.map(rdq_spi::Timestamp::millis))
-        .bind(filter.dead_to.map(rdq_spi::Timestamp::millis))
+    let query = sqlx::query(include_str!("queries/redrive.sql")).bind(queue.as_str()).bind(ids);
+    let row = bind_filter(query, &filter)
         .bind(before)
         .bind(i32::try_from(*limit).unwrap_or(i32::MAX))
         .bind(dry_run)
@@ -45,13 +45,8 @@ pub(crate) async fn redrive(
 pub(crate) async fn purge(db: &mut PgConnection, params: &PurgeParams, before: i64) -> Sql<Step> {
     let PurgeParams { queue, selection, dry_run, limit, position: _ } = params;
     let (ids, filter) = parts(selection);
-    let row = sqlx::query(include_str!("queries/purge.sql"))
-        .bind(queue.as_str())
-        .bind(ids)
-        .bind(&filter.error_type)
-        .bind(&filter.handler_ref)
-        .bind(filter.dead_from.map(rdq_spi::Timestamp::millis))
-        .bind(filter.dead_to.map(rdq_spi::Timestamp::millis))
+    let query = sqlx::query(include_str!("queries/purge.sql")).bind(queue.as_str()).bind(ids);
+    let row = bind_filter(query, &filter)
         .bind(before)
         .bind(i32::try_from(*limit).unwrap_or(i32::MAX))
         .bind(dry_run)
@@ -73,11 +68,21 @@ fn parts(selection: &Selection) -> (Option<Vec<&str>>, DlqFilter) {
     }
 }
 
+/// Binds what a statement takes of a filter, in the order in which all of them take it.
+pub(crate) fn bind_filter<'q>(query: PgQuery<'q>, filter: &'q DlqFilter) -> PgQuery<'q> {
+    let instant = |at: Option<Timestamp>| at.map(Timestamp::millis);
+    query
+        .bind(&filter.error_type)
+        .bind(&filter.handler_ref)
+        .bind(instant(filter.dead_from))
+        .bind(instant(filter.dead_to))
+}
+
 fn step(row: &PgRow, queue: &QueueName) -> Sql<Step> {
     let count: i64 = row.try_get("count")?;
     let next: Option<i64> = row.try_get("next")?;
     Ok(Step {
         count: count.unsigned_abs(),
-        next: next.map(|before| position::encode(List::DeadLetters, queue, before)),
+        next: next.map(|before| keyset::encode(List::DeadLetters, queue, before)),
     })
 }

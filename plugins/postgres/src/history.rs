@@ -48,10 +48,7 @@ pub(crate) fn bounded(attempts: &[Attempt]) -> Vec<Attempt> {
     for attempt in attempts {
         if let Some(index) = fold_at(u32::try_from(kept.len()).unwrap_or(u32::MAX)) {
             let gone = kept.remove(index);
-            let folded = &mut kept[index - 1];
-            folded.folded_count =
-                folded.folded_count.max(1).saturating_add(gone.folded_count.max(1));
-            folded.finished_at = gone.finished_at;
+            kept[index - 1].fold_in(&gone);
         }
         kept.push(attempt.clone());
     }
@@ -67,7 +64,7 @@ impl Record {
             attempt.attempt_no,
             millis(attempt.started_at),
             millis(attempt.finished_at),
-            attempt.outcome.map(outcome_number),
+            attempt.outcome.map(AttemptOutcome::number),
             attempt.worker_id.as_ref().map(|worker| worker.as_str().to_owned()),
             text(|error| &error.error_type),
             text(|error| &error.message),
@@ -97,7 +94,7 @@ impl Record {
             started_at: started.map(Timestamp::from_millis),
             finished_at: finished.map(Timestamp::from_millis),
             outcome: match outcome {
-                Some(number) => Some(outcome_of(number)?),
+                Some(number) => Some(AttemptOutcome::of_number(number)?),
                 None => None,
             },
             worker_id: worker.map(WorkerId::stored),
@@ -111,27 +108,6 @@ impl Record {
             folded_count: folded,
         })
     }
-}
-
-fn outcome_number(outcome: AttemptOutcome) -> u8 {
-    match outcome {
-        AttemptOutcome::Success => 1,
-        AttemptOutcome::RetryableFailure => 2,
-        AttemptOutcome::PermanentFailure => 3,
-        AttemptOutcome::LeaseExpired => 4,
-        AttemptOutcome::Cancelled => 5,
-    }
-}
-
-fn outcome_of(number: u8) -> Option<AttemptOutcome> {
-    Some(match number {
-        1 => AttemptOutcome::Success,
-        2 => AttemptOutcome::RetryableFailure,
-        3 => AttemptOutcome::PermanentFailure,
-        4 => AttemptOutcome::LeaseExpired,
-        5 => AttemptOutcome::Cancelled,
-        _ => return None,
-    })
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -8,9 +8,8 @@ use crate::{
     token::StoreId,
 };
 use rdq_spi::{
-    AttemptError, AttemptReport, Call, Cancelled, ClaimRef, ExtendParams, Extended, Outcome,
-    QueueName, Resolution, Resolved, Result, StaleDetail, StorageError, TaskId, TaskStatus,
-    Timestamp,
+    AttemptError, AttemptReport, Cancelled, ClaimRef, ExtendParams, Extended, Outcome, QueueName,
+    Resolution, Resolved, Result, StaleDetail, StorageError, TaskId, TaskStatus, Timestamp,
 };
 use sqlx::{PgConnection, Row as _, postgres::PgRow};
 use std::time::Duration;
@@ -34,7 +33,7 @@ pub(crate) async fn resolve(
     let answers = sqlx::query(include_str!("queries/resolve.sql"))
         .bind(resolutions.iter().map(|it| it.claim.task_id.as_str()).collect::<Vec<_>>())
         .bind(resolutions.iter().map(|it| store_id.generation(&it.claim.token)).collect::<Vec<_>>())
-        .bind(resolutions.iter().map(|it| call_number(it.call)).collect::<Vec<_>>())
+        .bind(resolutions.iter().map(|it| i16::from(it.call.number())).collect::<Vec<_>>())
         .bind(resolutions.iter().map(|it| kind(&it.outcome)).collect::<Vec<_>>())
         .bind(resolutions.iter().map(|it| it.strict).collect::<Vec<_>>())
         .bind(resolutions.iter().map(|it| is_plain(it)).collect::<Vec<_>>())
@@ -139,16 +138,6 @@ fn refusal(verdict: i16, claim: &ClaimRef) -> StorageError {
         _ => None,
     };
     StorageError::StaleClaim { task_id, detail }
-}
-
-fn call_number(call: Call) -> i16 {
-    match call {
-        Call::Complete => 1,
-        Call::Reschedule => 2,
-        Call::DeadLetter => 3,
-        Call::Fail => 4,
-        Call::Release => 5,
-    }
 }
 
 fn kind(outcome: &Outcome) -> i16 {

@@ -23,7 +23,6 @@ mod listener;
 
 mod history;
 mod rows;
-mod position;
 mod token;
 
 mod migrations;

@@ -8,14 +8,17 @@ use crate::{
     pool,
 };
 use rdq_spi::HintHub;
-use sqlx::postgres::{PgListener, PgPoolOptions};
+use sqlx::{
+    PgConnection,
+    postgres::{PgListener, PgPoolOptions},
+};
 use std::{sync::Arc, time::Duration};
 use tokio::sync::Notify;
 
 /// How often it asks for a sign.
 const SIGN_EVERY: Duration = Duration::from_secs(10);
 /// How long it waits for one.
-const SIGN_MAX: Duration = Duration::from_secs(5);
+const SIGN_MAX: Duration = Duration::from_secs(10);
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 /// What a sign begins with: no sender is called so.
@@ -35,19 +38,14 @@ impl Listener {
     pub(crate) async fn start(
         options: PostgresOptions,
         channel: String,
+        speaker: &mut PgConnection,
     ) -> Result<Self, OpenError> {
         let mut hearing = connect(&options, &channel).await?;
-        let mut speaker = pool::connect(&options).await?;
-        sqlx::query("SELECT pg_notify($1, $2)")
-            .bind(&channel)
-            .bind(SIGN)
-            .execute(&mut speaker)
-            .await?;
+        sqlx::query("SELECT pg_notify($1, $2)").bind(&channel).bind(SIGN).execute(speaker).await?;
         let heard = tokio::time::timeout(SIGN_MAX, hearing.recv()).await;
         if !matches!(heard, Ok(Ok(_))) {
             return Err(OpenError::Pooler { evidence: "LISTEN hears nothing" });
         }
-        sqlx::Connection::close(speaker).await?;
         Ok(Self { options, channel, hearing: Some(hearing) })
     }
 

@@ -11,7 +11,8 @@ use crate::{
 use futures::future::BoxFuture;
 use rdq_spi::{Result, StorageError};
 use sqlx::{
-    Connection as _, PgConnection, PgPool,
+    Connection as _, PgConnection, PgPool, Postgres,
+    pool::PoolConnection,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use std::{
@@ -20,12 +21,15 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::sync::Semaphore;
+use tokio::{net::TcpStream, sync::Semaphore};
 
-/// How long a call waits for one of the connections to be free.
-const TURN_MAX: Duration = Duration::from_secs(5);
-/// How long it waits for a new connection: a database that is away is said to be soon.
-const CONNECT_MAX: Duration = Duration::from_secs(2);
+/// How long a call waits for one of the connections to be free: as long as a statement may take.
+const TURN_MAX: Duration = Duration::from_secs(30);
+/// How long it waits for a new connection: a database that recovers, or a machine that is busy,
+/// takes its time.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+/// After so long it looks whether there is anybody to wait for.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a statement may take, by the server's clock and, should the server not answer, by ours.
 const STATEMENT_MAX: &str = "30s";
 const ANSWER_MAX: Duration = Duration::from_secs(35);
@@ -43,6 +47,8 @@ const TRIES_MAX: u32 = 8;
 #[derive(Debug)]
 pub(crate) struct Pool {
     connections: PgPool,
+    /// Where the database is, unless it is a socket in the file system.
+    address: Option<(String, u16)>,
     free: Arc<Semaphore>,
 }
 
@@ -70,7 +76,10 @@ impl Pool {
             })
             .connect_lazy_with(connect_options(&options.connect));
         let free = Arc::new(Semaphore::new(max_connections as usize));
-        Self { connections, free }
+        let host = options.connect.get_host();
+        let is_remote = options.connect.get_socket().is_none() && !host.starts_with('/');
+        let address = is_remote.then(|| (host.to_owned(), options.connect.get_port()));
+        Self { connections, address, free }
     }
 
     /// Runs a call that changes nothing.
@@ -98,6 +107,7 @@ impl Pool {
         call: impl for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Sql<T>> + Send + Sync + 'static,
     ) -> Result<T> {
         let (connections, free) = (self.connections.clone(), Arc::clone(&self.free));
+        let address = self.address.clone();
         // In a task of its own: whoever gives up waiting does not leave a statement half sent.
         let ran = tokio::spawn(async move {
             let permit = match tokio::time::timeout(TURN_MAX, free.acquire_owned()).await {
@@ -106,7 +116,7 @@ impl Pool {
                     return Err(Failure::of_connecting(sqlx::Error::PoolTimedOut).answer(operation));
                 }
             };
-            let ran = repeat(&connections, access, call).await;
+            let ran = repeat(&connections, address.as_ref(), access, call).await;
             drop(permit);
             ran.map_err(|failure| failure.answer(operation))
         });
@@ -124,12 +134,13 @@ impl Pool {
 
 async fn repeat<T>(
     connections: &PgPool,
+    address: Option<&(String, u16)>,
     access: Access,
     call: impl for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Sql<T>>,
 ) -> Result<T, Failure> {
     let mut tries = 0;
     loop {
-        let mut connection = connections.acquire().await.map_err(Failure::of_connecting)?;
+        let mut connection = acquire(connections, address).await.map_err(Failure::of_connecting)?;
         let failure = match tokio::time::timeout(ANSWER_MAX, call(&mut connection)).await {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(error)) => Failure::of_statement(error, access),
@@ -144,6 +155,29 @@ async fn repeat<T>(
             return Err(failure);
         }
         tokio::time::sleep(pause(tries)).await;
+    }
+}
+
+/// A connection. Where nobody listens at the database's address the driver goes on trying for as
+/// long as it may wait; callers learn sooner.
+async fn acquire(
+    connections: &PgPool,
+    address: Option<&(String, u16)>,
+) -> Sql<PoolConnection<Postgres>> {
+    let nobody_listens = async {
+        tokio::time::sleep(PATIENCE).await;
+        let Some((host, port)) = address else { return std::future::pending().await };
+        loop {
+            match TcpStream::connect((host.as_str(), *port)).await {
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return error,
+                _ => tokio::time::sleep(PATIENCE).await,
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        acquired = connections.acquire() => acquired,
+        error = nobody_listens => Err(sqlx::Error::Io(error)),
     }
 }
 

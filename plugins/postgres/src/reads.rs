@@ -2,12 +2,15 @@
 //! number of rows, but for counts, which walk entries of an index.
 
 use crate::{
+    dead_letters::bind_filter,
     errors::Sql,
-    position::{self, List},
     rows::{self, remaining, status_number},
     token::StoreId,
 };
-use rdq_spi::{ClaimRef, DlqListParams, ListParams, Page, QueueName, QueueStats, Task, TaskId};
+use rdq_spi::{
+    ClaimRef, DlqListParams, ListParams, Page, QueueName, QueueStats, Task, TaskId,
+    keyset::{self, List},
+};
 use sqlx::{PgConnection, Row as _, postgres::PgRow};
 use std::time::Duration;
 
@@ -53,13 +56,8 @@ pub(crate) async fn dlq_list(
 ) -> Sql<Page> {
     let DlqListParams { queue, filter, limit, bytes_max, include_attempts, position: _ } = params;
     let examined = if filter.is_empty() { i64::from(*limit) + 1 } else { EXAMINED_MAX };
-    let rows = sqlx::query(include_str!("queries/dlq_list.sql"))
-        .bind(queue.as_str())
-        .bind(before)
-        .bind(&filter.error_type)
-        .bind(&filter.handler_ref)
-        .bind(filter.dead_from.map(rdq_spi::Timestamp::millis))
-        .bind(filter.dead_to.map(rdq_spi::Timestamp::millis))
+    let query = sqlx::query(include_str!("queries/dlq_list.sql")).bind(queue.as_str()).bind(before);
+    let rows = bind_filter(query, filter)
         .bind(i64::from(*limit))
         .bind(i64::try_from(*bytes_max).unwrap_or(i64::MAX))
         .bind(include_attempts)
@@ -74,7 +72,7 @@ fn page(rows: &[PgRow], list: List, queue: &QueueName, read: fn(&PgRow) -> Sql<T
     let mut page = Page::default();
     for row in rows {
         let next: Option<i64> = row.try_get("next")?;
-        page.next = next.map(|before| position::encode(list, queue, before));
+        page.next = next.map(|before| keyset::encode(list, queue, before));
         if row.try_get::<Option<&str>, _>("id")?.is_some() {
             page.tasks.push(read(row)?);
         }

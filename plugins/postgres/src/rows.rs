@@ -8,6 +8,7 @@ use crate::{
 use bytes::Bytes;
 use rdq_spi::{
     Attempt, AttemptOutcome, Overrides, QueueName, Task, TaskId, TaskStatus, Timestamp, WorkerId,
+    duration_of_number,
 };
 use sqlx::{Row as _, postgres::PgRow};
 use std::time::Duration;
@@ -70,25 +71,12 @@ pub(crate) fn plain_success(row: &PgRow) -> Sql<Option<Attempt>> {
 
 /// A stored status.
 pub(crate) fn status(number: i16) -> Sql<TaskStatus> {
-    Ok(match number {
-        0 => TaskStatus::Pending,
-        1 => TaskStatus::InFlight,
-        2 => TaskStatus::Succeeded,
-        3 => TaskStatus::Dead,
-        4 => TaskStatus::Cancelled,
-        _ => return Err(corrupt("status")),
-    })
+    TaskStatus::of_number(number).ok_or_else(|| corrupt("status"))
 }
 
 /// A status as it is stored.
 pub(crate) fn status_number(status: TaskStatus) -> i16 {
-    match status {
-        TaskStatus::Pending => 0,
-        TaskStatus::InFlight => 1,
-        TaskStatus::Succeeded => 2,
-        TaskStatus::Dead => 3,
-        TaskStatus::Cancelled => 4,
-    }
+    status.number().into()
 }
 
 /// A stored instant.
@@ -105,21 +93,8 @@ fn bytes(row: &PgRow, column: &str) -> Sql<Bytes> {
     Ok(row.try_get::<Option<&[u8]>, _>(column)?.map(Bytes::copy_from_slice).unwrap_or_default())
 }
 
-/// A duration as it is stored: nanoseconds; below zero, seconds, for what would not fit.
-pub(crate) fn duration_number(duration: Duration) -> i64 {
-    i64::try_from(duration.as_nanos())
-        .unwrap_or_else(|_| -i64::try_from(duration.as_secs()).unwrap_or(i64::MAX))
-}
-
 fn duration(row: &PgRow, column: &str) -> Sql<Option<Duration>> {
-    Ok(row.try_get::<Option<i64>, _>(column)?.map(duration_of))
-}
-
-fn duration_of(number: i64) -> Duration {
-    match u64::try_from(number) {
-        Ok(nanos) => Duration::from_nanos(nanos),
-        Err(_) => Duration::from_secs(number.unsigned_abs()),
-    }
+    Ok(row.try_get::<Option<i64>, _>(column)?.map(duration_of_number))
 }
 
 /// A duration in milliseconds, rounded up, and cut to what can be added to any instant.
@@ -149,18 +124,6 @@ mod tests {
             assert_eq!(status_number(status(number).unwrap()), number);
         }
         assert!(status(5).is_err() && status(-1).is_err());
-    }
-
-    #[test]
-    fn durations_keep_their_nanoseconds_where_they_fit() {
-        for (given, expected) in [
-            (Duration::ZERO, Duration::ZERO),
-            (Duration::from_nanos(1_500_000_001), Duration::from_nanos(1_500_000_001)),
-            (Duration::new(315_576_000_000, 5), Duration::from_secs(315_576_000_000)),
-            (Duration::MAX, Duration::from_secs(i64::MAX.unsigned_abs())),
-        ] {
-            assert_eq!(duration_of(duration_number(given)), expected);
-        }
     }
 
     #[test]

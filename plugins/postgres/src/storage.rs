@@ -12,7 +12,6 @@ use crate::{
     listener::Listener,
     migrations, pool,
     pool::Pool,
-    position::{self, List},
     queues, reads,
     rounds::rounds,
     sweeps,
@@ -27,6 +26,7 @@ use rdq_spi::{
     Durability, ExtendParams, Extended, ListParams, NewTask, Page, PurgeParams, QueueConfig,
     QueueName, QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result, Step, Storage,
     StorageError, SweepParams, Swept, Task, TaskId,
+    keyset::{self, List},
 };
 use sqlx::{Connection as _, PgConnection, Row as _};
 use std::{
@@ -63,9 +63,9 @@ impl PostgresStorage {
         let store_id: Vec<u8> = store.try_get("store_id")?;
         let store_id = store_id.try_into().map_err(|_| crate::errors::corrupt("store_id"))?;
         let store_id = StoreId(store_id);
-        db.close().await?;
         let pool = Arc::new(Pool::new(&options));
-        let listener = Listener::start(options, store_id.channel()).await?;
+        let listener = Listener::start(options, store_id.channel(), &mut db).await?;
+        db.close().await?;
         let waiting = Waiting::start(&pool, listener);
         let (turns, heads) = (Turns::default(), Heads::default());
         let is_closed = AtomicBool::new(false);
@@ -326,7 +326,7 @@ impl Storage for PostgresStorage {
 
     async fn list(&self, params: ListParams) -> Result<Page> {
         self.check_open()?;
-        let before = position::decode(List::Tasks, &params.queue, params.position.as_ref())?;
+        let before = keyset::decode(List::Tasks, &params.queue, params.position.as_ref())?;
         let params = Arc::new(params);
         self.pool
             .read("list", move |db| {
@@ -338,7 +338,7 @@ impl Storage for PostgresStorage {
 
     async fn dlq_list(&self, params: DlqListParams) -> Result<Page> {
         self.check_open()?;
-        let before = position::decode(List::DeadLetters, &params.queue, params.position.as_ref())?;
+        let before = keyset::decode(List::DeadLetters, &params.queue, params.position.as_ref())?;
         let params = Arc::new(params);
         self.pool
             .read("dlq_list", move |db| {
@@ -350,7 +350,7 @@ impl Storage for PostgresStorage {
 
     async fn redrive(&self, params: RedriveParams) -> Result<Step> {
         self.check_open()?;
-        let before = position::decode(List::DeadLetters, &params.queue, params.position.as_ref())?;
+        let before = keyset::decode(List::DeadLetters, &params.queue, params.position.as_ref())?;
         let params = Arc::new(params);
         let asked = Arc::clone(&params);
         let step = self.pool.write("redrive", move |db| {
@@ -367,7 +367,7 @@ impl Storage for PostgresStorage {
 
     async fn purge(&self, params: PurgeParams) -> Result<Step> {
         self.check_open()?;
-        let before = position::decode(List::DeadLetters, &params.queue, params.position.as_ref())?;
+        let before = keyset::decode(List::DeadLetters, &params.queue, params.position.as_ref())?;
         let params = Arc::new(params);
         self.pool
             .write("purge", move |db| {

@@ -7,6 +7,7 @@ use rdq_spi::{Capabilities, Durability, Storage};
 use rdq_test_servers::{
     mongodb::{self, MongoServer},
     postgres::{self, PostgresServer},
+    redis::{Flavor, RedisServer},
 };
 use std::{path::PathBuf, sync::Arc};
 use tokio::sync::Mutex;
@@ -123,6 +124,28 @@ impl Fixture for PostgresBehind {
     }
 }
 
+/// A namespace of its own on a server that all cases share; what is restarted is rdq.
+struct RedisBehind(Served);
+
+impl Fixture for RedisBehind {
+    const CAPABILITIES: Capabilities = Capabilities { durability: Durability::PowerCut, ..MEMORY };
+    const THROUGH_ENGINE: bool = true;
+
+    async fn create() -> Self {
+        let database = RedisServer::shared(Flavor::Redis).await.expect("a Redis server");
+        let namespace = format!("kit_{:016x}", Random::any_seed());
+        Self(Served::start(format!("{}?namespace={namespace}", database.url())).await)
+    }
+
+    async fn open(&self) -> Arc<dyn Storage> {
+        self.0.open().await
+    }
+
+    async fn restart(&self) {
+        self.0.restart().await;
+    }
+}
+
 /// A database of its own on a server that all cases share.
 struct MongoBehind(Served);
 
@@ -155,6 +178,11 @@ fn main() {
     println!("through a server with `postgres:` behind it");
     match postgres::missing() {
         None => failed += check::<PostgresBehind>(arguments.clone()).failed,
+        Some(reason) => println!("all ignored: {reason}"),
+    }
+    println!("through a server with `redis:` behind it");
+    match Flavor::Redis.missing() {
+        None => failed += check::<RedisBehind>(arguments.clone()).failed,
         Some(reason) => println!("all ignored: {reason}"),
     }
     println!("through a server with `mongodb:` behind it");

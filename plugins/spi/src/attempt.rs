@@ -66,6 +66,12 @@ pub struct Attempt {
 }
 
 impl Attempt {
+    /// Takes the place of the next one, too, where a history folds its middle.
+    pub fn fold_in(&mut self, gone: &Self) {
+        self.folded_count = self.folded_count.max(1).saturating_add(gone.folded_count.max(1));
+        self.finished_at = gone.finished_at;
+    }
+
     /// What the record weighs in the history's budget, in bytes.
     pub fn len_bytes(&self) -> usize {
         self.error.as_ref().map_or(0, AttemptError::len_bytes)

@@ -15,7 +15,9 @@ mod queue;
 mod task;
 mod attempt;
 mod history;
+pub mod keyset;
 mod names;
+mod numbers;
 mod time;
 
 mod capabilities;
@@ -35,6 +37,7 @@ pub use hints::{DueHint, DueHints, HintHub};
 pub use history::{CLAIM_ATTEMPTS_MAX, HISTORY_BYTES_MAX, HISTORY_RECORDS_MAX, fold_at, shed};
 pub use listing::{ListParams, Page, Position};
 pub use names::{NameError, QueueName, TaskId, WorkerId};
+pub use numbers::{duration_number, duration_of_number};
 pub use queue::{
     Classification, Execution, Handler, Limits, QueueConfig, QueueRecord, QueueStats, Retention,
     Retry, VersionMismatch,

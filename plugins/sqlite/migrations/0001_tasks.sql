@@ -93,15 +93,18 @@ CREATE INDEX tasks_expiry ON tasks (queue, expires_at) WHERE expires_at IS NOT N
 CREATE INDEX tasks_purge ON tasks (queue, purge_at) WHERE purge_at IS NOT NULL;
 CREATE INDEX tasks_dead ON tasks (queue, at) WHERE status = 3 AND purge_at IS NULL;
 
+-- What few tasks have, in tables of its own. Nothing cascades to them: it would be looked for with each of the many
+-- tasks that have none. The row says whether there is any, and who removes the row removes it.
+
 -- Large envelopes.
 CREATE TABLE bodies (
-    task INTEGER PRIMARY KEY REFERENCES tasks ON DELETE CASCADE,
+    task INTEGER PRIMARY KEY,
     envelope BLOB NOT NULL
 ) STRICT;
 
 -- Histories of more than one attempt, or of a large one: their bounds, and their records.
 CREATE TABLE histories (
-    task INTEGER PRIMARY KEY REFERENCES tasks ON DELETE CASCADE,
+    task INTEGER PRIMARY KEY,
     -- The ordinal of the next record; the first is 0.
     next INTEGER NOT NULL,
     -- How many records were folded away.
@@ -116,7 +119,7 @@ CREATE TABLE histories (
 ) STRICT;
 
 CREATE TABLE attempts (
-    task INTEGER NOT NULL REFERENCES tasks ON DELETE CASCADE,
+    task INTEGER NOT NULL,
     ordinal INTEGER NOT NULL,
     record BLOB NOT NULL,
     -- Stack and detail, if any: claims and lists pass over them.

@@ -2,19 +2,22 @@
 
 use crate::{
     errors::Sql,
+    handoff::{self, Taker},
     history::{self, Kept},
     lanes,
-    rows::{duration_number, filled},
+    rows::{self, filled},
     transaction::Tx,
 };
-use rdq_spi::{Admission, NewTask, Result, StorageError, TaskStatus, Timestamp};
+use rdq_spi::{Admission, NewTask, Result, StorageError, TaskStatus, Timestamp, duration_number};
 use rusqlite::{OptionalExtension as _, params};
 
-/// An envelope larger than this is kept outside of the task's row, which each transition rewrites.
-const INLINE_ENVELOPE_MAX: usize = 1 << 10;
+/// Serves one call.
+pub(crate) fn enqueue_all(tx: &mut Tx<'_, '_>, tasks: &[NewTask]) -> Sql<Vec<Result<Admission>>> {
+    let taker = handoff::taker(tx, tasks)?;
+    tasks.iter().map(|new| enqueue(tx, new, taker)).collect()
+}
 
-/// Admits a task.
-pub(crate) fn enqueue(tx: &mut Tx<'_, '_>, new: &NewTask) -> Sql<Result<Admission>> {
+fn enqueue(tx: &mut Tx<'_, '_>, new: &NewTask, taker: Option<Taker>) -> Sql<Result<Admission>> {
     // Looked for and not made: a refused task leaves no queue behind.
     let found = tx.find_queue(&new.queue)?;
     let queue = match found {
@@ -28,9 +31,11 @@ pub(crate) fn enqueue(tx: &mut Tx<'_, '_>, new: &NewTask) -> Sql<Result<Admissio
         },
     };
     let due = new.due.resolve(tx.now);
-    if insert(tx, new, queue, due)? {
-        tx.count(queue, None, Some(TaskStatus::Pending));
-        tx.hint(queue, due);
+    let inserted = match taker.filter(|_| due <= tx.now) {
+        Some(taker) => handoff::insert_claimed(tx, new, queue, due, taker)?,
+        None => insert(tx, new, queue, due)?,
+    };
+    if inserted {
         return Ok(Ok(Admission { created: true, status: TaskStatus::Pending }));
     }
     let before = admitted_before(tx, new, Some(queue))?;
@@ -48,7 +53,7 @@ fn admitted_before(
         .sql
         .tasks
         .task_by_id
-        .query_row([new.id.as_str()], |row| Ok((row.get(2)?, crate::rows::status(row, 5)?)))
+        .query_row([new.id.as_str()], |row| Ok((row.get(2)?, rows::status(row, 5)?)))
         .optional()?;
     Ok(before.map(|(before, status)| {
         if queue == Some(before) {
@@ -63,7 +68,7 @@ fn admitted_before(
 fn insert(tx: &mut Tx<'_, '_>, new: &NewTask, queue: i64, due: Timestamp) -> Sql<bool> {
     let lane = if due <= tx.now { lanes::ready(new.priority) } else { lanes::DELAYED };
     let task = lanes::task_key(queue, tx.next_seq());
-    let is_large = new.envelope.len() > INLINE_ENVELOPE_MAX;
+    let is_large = rows::is_large(&new.envelope);
     let last_attempt_no = new.attempts.iter().map(|attempt| attempt.attempt_no).max().unwrap_or(0);
     let inserted = tx.sql.tasks.insert_task.execute(params![
         task,
@@ -101,6 +106,8 @@ fn insert(tx: &mut Tx<'_, '_>, new: &NewTask, queue: i64, due: Timestamp) -> Sql
         let sql = &mut tx.sql.tasks.put_carried_history;
         sql.execute(params![task, kept.in_table, kept.only])?;
     }
+    tx.count(queue, None, Some(TaskStatus::Pending));
+    tx.hint(queue, due);
     Ok(true)
 }
 

@@ -12,6 +12,7 @@ use std::{
     cell::Cell,
     path::{Path, PathBuf},
     sync::mpsc::{self, RecvTimeoutError, SyncSender, TrySendError},
+    thread::JoinHandle,
     time::Duration,
 };
 
@@ -39,6 +40,7 @@ thread_local! {
 #[derive(Debug)]
 pub(crate) struct Checkpointer {
     signal: SyncSender<()>,
+    thread: JoinHandle<()>,
     signalled_at: i64,
     helped_at: i64,
 }
@@ -49,11 +51,11 @@ impl Checkpointer {
         let db = connection::open_checkpointer(path)?;
         let path = path.to_owned();
         let (signal, signals) = mpsc::sync_channel(1);
-        std::thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name("rdq-sqlite-checkpoint".into())
             .spawn(move || Thread { path, db, warned_at: 0 }.serve(&signals))
             .map_err(OpenError::Thread)?;
-        Ok(Self { signal, signalled_at: 0, helped_at: 0 })
+        Ok(Self { signal, thread, signalled_at: 0, helped_at: 0 })
     }
 
     /// Makes the writer's commits known to [`Self::after_commit`] of the same thread.
@@ -91,8 +93,14 @@ impl Checkpointer {
     }
 }
 
-/// Moves all that can be moved when the writer ends.
-pub(crate) fn before_close(db: &Connection) {
+/// Moves all that can be moved when the writer ends. Its connection is closed after that one of the
+/// thread: the last one removes the log.
+pub(crate) fn before_close(checkpointer: Checkpointer, db: &Connection) {
+    let Checkpointer { signal, thread, .. } = checkpointer;
+    drop(signal);
+    if thread.join().is_err() {
+        tracing::error!("the thread that moves the log into the database panicked");
+    }
     // Other processes may be reading; whoever closes last moves the rest.
     let moved = db.busy_timeout(CLOSE_WAIT).and_then(|()| checkpoint(db, "TRUNCATE"));
     if let Err(error) = moved {

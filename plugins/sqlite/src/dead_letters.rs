@@ -4,13 +4,13 @@
 use crate::{
     errors::Sql,
     lanes,
-    position::{self, List},
     rows::{Ending, FullRow, TaskRow},
     transaction::Tx,
 };
 use rdq_spi::{
     DlqFilter, PurgeParams, QueueName, RedriveParams, Result, Selection, Step, StorageError,
     TaskStatus,
+    keyset::{self, List},
 };
 use rusqlite::OptionalExtension as _;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ const EXAMINED_MAX: usize = 2_000;
 /// Makes dead letters pending.
 pub(crate) fn redrive(tx: &mut Tx<'_, '_>, params: &RedriveParams) -> Sql<Result<Step>> {
     let RedriveParams { queue, selection, dry_run, position, limit, delay, spacing } = params;
-    let before = match position::decode(List::DeadLetters, queue, position.as_ref()) {
+    let before = match keyset::decode(List::DeadLetters, queue, position.as_ref()) {
         Ok(before) => before,
         Err(error) => return Ok(Err(error)),
     };
@@ -46,7 +46,7 @@ pub(crate) fn redrive(tx: &mut Tx<'_, '_>, params: &RedriveParams) -> Sql<Result
 /// Removes dead letters.
 pub(crate) fn purge(tx: &mut Tx<'_, '_>, params: &PurgeParams) -> Sql<Result<Step>> {
     let PurgeParams { queue, selection, dry_run, position, limit } = params;
-    let before = match position::decode(List::DeadLetters, queue, position.as_ref()) {
+    let before = match keyset::decode(List::DeadLetters, queue, position.as_ref()) {
         Ok(before) => before,
         Err(error) => return Ok(Err::<_, StorageError>(error)),
     };
@@ -85,7 +85,7 @@ fn select(
         Selection::Filter(filter) => scan(tx, queue, filter, before, limit)?,
         Selection::All => scan(tx, queue, &DlqFilter::default(), before, limit)?,
     };
-    let next = next.map(|before| position::encode(List::DeadLetters, name, before));
+    let next = next.map(|before| keyset::encode(List::DeadLetters, name, before));
     let count = selected.len() as u64;
     Ok((selected, Step { count, next }))
 }

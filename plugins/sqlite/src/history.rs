@@ -145,8 +145,7 @@ impl Bounds {
     fn fold(&mut self, sql: &mut HistoryStatements<'_>, task: i64, index: i64) -> Sql<()> {
         let Some((kept_at, mut kept)) = next_record(sql, task, index - 1)? else { return Ok(()) };
         let Some((gone_at, gone)) = next_record(sql, task, index)? else { return Ok(()) };
-        kept.folded_count = kept.folded_count.max(1).saturating_add(gone.folded_count.max(1));
-        kept.finished_at = gone.finished_at;
+        kept.fold_in(&gone);
         put(sql, task, kept_at, &kept)?;
         sql.delete_attempt.execute([task, gone_at])?;
         self.folds += 1;
@@ -207,8 +206,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let db = connection::open_writer(&dir.path().join("rdq.db")).unwrap();
         migrations::migrate(&db).unwrap();
-        // One transaction for all, and histories of tasks that are not there.
-        db.execute_batch("PRAGMA foreign_keys = OFF; BEGIN;").unwrap();
+        // One transaction for all.
+        db.execute_batch("BEGIN;").unwrap();
         Store { _dir: dir, db }
     }
 

@@ -19,30 +19,7 @@ pub(crate) fn ready(priority: i32) -> i64 {
 
 /// The lane of a finished task.
 pub(crate) fn finished(status: TaskStatus) -> i64 {
-    READY_MAX + 1 + status_number(status)
-}
-
-/// A status as it is stored.
-pub(crate) fn status_number(status: TaskStatus) -> i64 {
-    match status {
-        TaskStatus::Pending => 0,
-        TaskStatus::InFlight => 1,
-        TaskStatus::Succeeded => 2,
-        TaskStatus::Dead => 3,
-        TaskStatus::Cancelled => 4,
-    }
-}
-
-/// A stored status.
-pub(crate) fn status(number: i64) -> Option<TaskStatus> {
-    Some(match number {
-        0 => TaskStatus::Pending,
-        1 => TaskStatus::InFlight,
-        2 => TaskStatus::Succeeded,
-        3 => TaskStatus::Dead,
-        4 => TaskStatus::Cancelled,
-        _ => return None,
-    })
+    READY_MAX + 1 + i64::from(status.number())
 }
 
 /// Bits of a task's key that count admissions: enough for 100,000 a second through 2.8 years times

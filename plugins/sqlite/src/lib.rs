@@ -11,6 +11,7 @@ mod reader;
 
 mod admission;
 mod claims;
+mod handoff;
 mod holding;
 mod dead_letters;
 mod sweeps;
@@ -23,7 +24,6 @@ mod reports;
 mod rows;
 mod records;
 mod lanes;
-mod position;
 mod token;
 mod statements;
 

@@ -14,8 +14,14 @@ const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001_tasks.sql")];
 #[allow(clippy::cast_possible_wrap, reason = "a count of files")]
 const NEWEST: i64 = MIGRATIONS.len() as i64;
 
-/// Refuses what is not ours or too new, without touching it.
+/// Refuses what is not ours or too new, without touching it. Answers the version.
 pub(crate) fn check(db: &Connection) -> Result<i64, OpenError> {
+    // One snapshot: another process may be making the file ours at this moment.
+    let snapshot = db.unchecked_transaction()?;
+    check_within(&snapshot)
+}
+
+fn check_within(db: &Transaction<'_>) -> Result<i64, OpenError> {
     let read = |pragma: &str| db.query_row(&format!("PRAGMA {pragma};"), [], |row| row.get(0));
     let application_id: i64 = read("application_id")?;
     let version: i64 = read("user_version")?;
@@ -38,7 +44,7 @@ pub(crate) fn migrate(db: &Connection) -> Result<(), OpenError> {
     while check(db)? < NEWEST {
         let step = Transaction::new_unchecked(db, TransactionBehavior::Immediate)?;
         // Another process may have been faster.
-        let version = check(&step)?;
+        let version = check_within(&step)?;
         if let Some(migration) = usize::try_from(version).ok().and_then(|at| MIGRATIONS.get(at)) {
             step.execute_batch(migration)?;
             step.execute_batch(&format!(

@@ -21,20 +21,16 @@ const READS: &[(&str, &str)] = &[
 /// index that holds nothing but what it looks for.
 const WALKS: &[&str] = &["queue_records", "forget_empty_queues"];
 
-/// A task goes with all that refers to it.
-const REMOVAL: &str = "SEARCH tasks USING INTEGER PRIMARY KEY (rowid=?); \
-    SEARCH attempts USING PRIMARY KEY (task=?); \
-    SEARCH histories USING INTEGER PRIMARY KEY (rowid=?); \
-    SEARCH bodies USING INTEGER PRIMARY KEY (rowid=?)";
-
 /// What the plan of a hot statement says.
 const EXPECTED: &[(&str, &str)] = &[
     ("insert_task", ""),
+    ("insert_claimed_task", ""),
     ("task", "SEARCH tasks USING INTEGER PRIMARY KEY (rowid=?)"),
     ("update_task", "SEARCH tasks USING INTEGER PRIMARY KEY (rowid=?)"),
     ("complete_task", "SEARCH tasks USING INTEGER PRIMARY KEY (rowid=?)"),
-    ("delete_task", REMOVAL),
-    ("forget_task", REMOVAL),
+    ("claim_task", "SEARCH tasks USING INTEGER PRIMARY KEY (rowid=?)"),
+    ("forget_task", "SEARCH tasks USING INTEGER PRIMARY KEY (rowid=?)"),
+    ("delete_whole_task", "SEARCH tasks USING INTEGER PRIMARY KEY (rowid=?)"),
     ("task_by_id", "SEARCH tasks USING INDEX sqlite_autoindex_tasks_1 (id=?)"),
     ("ready_tasks", "SEARCH tasks USING INDEX tasks_place (queue=? AND lane<?)"),
     ("dead_tasks", "SEARCH tasks USING INDEX tasks_place (queue=? AND lane=? AND at<?)"),

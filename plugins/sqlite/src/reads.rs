@@ -5,7 +5,6 @@ use crate::{
     dead_letters::{is_older_than, matches},
     errors::Sql,
     history, lanes,
-    position::{self, List},
     reader::Snapshot,
     rows::{FullRow, TaskRow, answer_bytes, body},
     statements::text,
@@ -14,6 +13,7 @@ use crate::{
 use rdq_spi::{
     ClaimRef, DlqListParams, ListParams, Page, QueueName, QueueRecord, QueueStats, Result,
     StorageError, Task, TaskId, TaskStatus, Timestamp,
+    keyset::{self, List},
 };
 use rusqlite::{OptionalExtension as _, Row};
 use std::time::Duration;
@@ -48,7 +48,7 @@ impl Snapshot<'_> {
     /// A page of a queue's tasks.
     pub(crate) fn list(&self, params: &ListParams) -> Sql<Result<Page>> {
         let ListParams { queue, status, position, limit, bytes_max, include_attempts } = params;
-        let before = match position::decode(List::Tasks, queue, position.as_ref()) {
+        let before = match keyset::decode(List::Tasks, queue, position.as_ref()) {
             Ok(before) => before,
             Err(error) => return Ok(Err(error)),
         };
@@ -64,7 +64,7 @@ impl Snapshot<'_> {
                 return Ok(Ok(page.unfinished()));
             }
             let task: i64 = row.get(0)?;
-            if status.is_some_and(|status| row.get(5) != Ok(lanes::status_number(status))) {
+            if status.is_some_and(|status| row.get(5) != Ok(i64::from(status.number()))) {
                 page.pass_over(lanes::seq_of(task));
                 continue;
             }
@@ -79,7 +79,7 @@ impl Snapshot<'_> {
     /// A page of a queue's dead letters.
     pub(crate) fn dlq_list(&self, params: &DlqListParams) -> Sql<Result<Page>> {
         let DlqListParams { queue, filter, position, limit, bytes_max, include_attempts } = params;
-        let before = match position::decode(List::DeadLetters, queue, position.as_ref()) {
+        let before = match keyset::decode(List::DeadLetters, queue, position.as_ref()) {
             Ok(before) => before,
             Err(error) => return Ok(Err(error)),
         };
@@ -270,7 +270,7 @@ impl<'p> Filling<'p> {
     }
 
     fn unfinished(self) -> Page {
-        let next = self.last.map(|last| position::encode(self.list, self.queue, last));
+        let next = self.last.map(|last| keyset::encode(self.list, self.queue, last));
         Page { tasks: self.tasks, next }
     }
 }

@@ -17,7 +17,7 @@ const FOLDED: u8 = 32;
 pub(crate) fn encode(attempt: &Attempt) -> Vec<u8> {
     let mut flags = 0;
     let mut bytes = Vec::with_capacity(64);
-    bytes.extend([VERSION, 0, outcome_number(attempt.outcome)]);
+    bytes.extend([VERSION, 0, attempt.outcome.map_or(0, AttemptOutcome::number)]);
     bytes.extend(attempt.attempt_no.to_le_bytes());
     for (flag, at) in [(STARTED, attempt.started_at), (FINISHED, attempt.finished_at)] {
         if let Some(at) = at {
@@ -74,7 +74,7 @@ fn read(record: &[u8], heavy: Option<&[u8]>) -> Option<Attempt> {
         attempt_no: u32::from_le_bytes(from.array()?),
         started_at: from.when(has(STARTED), Reader::timestamp)?,
         finished_at: from.when(has(FINISHED), Reader::timestamp)?,
-        outcome: if outcome == 0 { None } else { Some(outcome_of(outcome)?) },
+        outcome: if outcome == 0 { None } else { Some(AttemptOutcome::of_number(outcome)?) },
         worker_id: from.when(has(WORKER), Reader::text)?.map(WorkerId::stored),
         error: None,
         extra: Bytes::new(),
@@ -96,28 +96,6 @@ fn read(record: &[u8], heavy: Option<&[u8]>) -> Option<Attempt> {
         error.stack = from.text()?;
     }
     Some(attempt)
-}
-
-fn outcome_number(outcome: Option<AttemptOutcome>) -> u8 {
-    match outcome {
-        None => 0,
-        Some(AttemptOutcome::Success) => 1,
-        Some(AttemptOutcome::RetryableFailure) => 2,
-        Some(AttemptOutcome::PermanentFailure) => 3,
-        Some(AttemptOutcome::LeaseExpired) => 4,
-        Some(AttemptOutcome::Cancelled) => 5,
-    }
-}
-
-fn outcome_of(number: u8) -> Option<AttemptOutcome> {
-    Some(match number {
-        1 => AttemptOutcome::Success,
-        2 => AttemptOutcome::RetryableFailure,
-        3 => AttemptOutcome::PermanentFailure,
-        4 => AttemptOutcome::LeaseExpired,
-        5 => AttemptOutcome::Cancelled,
-        _ => return None,
-    })
 }
 
 fn put(bytes: &mut Vec<u8>, block: &[u8]) {

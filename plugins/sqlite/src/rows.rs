@@ -10,7 +10,7 @@ use crate::{
 use bytes::Bytes;
 use rdq_spi::{
     Attempt, AttemptOutcome, Call, Overrides, QueueName, StaleDetail, Task, TaskId, TaskStatus,
-    Timestamp, WorkerId,
+    Timestamp, WorkerId, duration_of_number,
 };
 use rusqlite::Row;
 use std::time::Duration;
@@ -220,37 +220,19 @@ impl Ending {
             Self::None => 0,
             Self::Stale(StaleDetail::Cancelled) => 1,
             Self::Stale(StaleDetail::Expired) => 2,
-            Self::Resolved(call, status) => {
-                let call = match call {
-                    Call::Complete => 1,
-                    Call::Reschedule => 2,
-                    Call::DeadLetter => 3,
-                    Call::Fail => 4,
-                    Call::Release => 5,
-                };
-                call * 8 + lanes::status_number(status)
-            }
+            Self::Resolved(call, status) => i64::from(call.number() * 8 + status.number()),
         }
     }
 
     fn decode(number: i64) -> Sql<Self> {
-        let call = match number / 8 {
-            0 => {
-                return match number {
-                    0 => Ok(Self::None),
-                    1 => Ok(Self::Stale(StaleDetail::Cancelled)),
-                    2 => Ok(Self::Stale(StaleDetail::Expired)),
-                    _ => Err(corrupt("ending")),
-                };
-            }
-            1 => Call::Complete,
-            2 => Call::Reschedule,
-            3 => Call::DeadLetter,
-            4 => Call::Fail,
-            5 => Call::Release,
-            _ => return Err(corrupt("ending")),
-        };
-        let status = lanes::status(number % 8).ok_or_else(|| corrupt("ending"))?;
+        match number {
+            0 => return Ok(Self::None),
+            1 => return Ok(Self::Stale(StaleDetail::Cancelled)),
+            2 => return Ok(Self::Stale(StaleDetail::Expired)),
+            _ => {}
+        }
+        let call = Call::of_number(number / 8).ok_or_else(|| corrupt("ending"))?;
+        let status = TaskStatus::of_number(number % 8).ok_or_else(|| corrupt("ending"))?;
         Ok(Self::Resolved(call, status))
     }
 }
@@ -264,6 +246,14 @@ pub(crate) fn answer_bytes(full: &FullRow, envelope: &Bytes, attempts: &[Attempt
     sent + attempts.iter().map(|attempt| attempt.len_bytes() + RECORD_BYTES).sum::<usize>()
 }
 
+/// An envelope larger than this is kept outside of the task's row, which each transition rewrites.
+const INLINE_ENVELOPE_MAX: usize = 1 << 10;
+
+/// Whether an envelope is kept in `bodies`.
+pub(crate) fn is_large(envelope: &[u8]) -> bool {
+    envelope.len() > INLINE_ENVELOPE_MAX
+}
+
 /// Reads a row of `bodies`.
 pub(crate) fn body(row: &Row<'_>) -> Sql<Bytes> {
     Ok(bytes(row, 0)?.unwrap_or_default())
@@ -271,7 +261,7 @@ pub(crate) fn body(row: &Row<'_>) -> Sql<Bytes> {
 
 /// Reads a status.
 pub(crate) fn status(row: &Row<'_>, index: usize) -> Sql<TaskStatus> {
-    lanes::status(row.get(index)?).ok_or_else(|| corrupt("status"))
+    TaskStatus::of_number(row.get::<_, i64>(index)?).ok_or_else(|| corrupt("status"))
 }
 
 /// Reads an instant.
@@ -285,16 +275,7 @@ pub(crate) fn bytes(row: &Row<'_>, index: usize) -> Sql<Option<Bytes>> {
 }
 
 fn duration(row: &Row<'_>, index: usize) -> Sql<Option<Duration>> {
-    Ok(row.get::<_, Option<i64>>(index)?.map(|number| match u64::try_from(number) {
-        Ok(nanos) => Duration::from_nanos(nanos),
-        Err(_) => Duration::from_secs(number.unsigned_abs()),
-    }))
-}
-
-/// A duration as it is stored: nanoseconds; below zero, seconds, for what would not fit.
-pub(crate) fn duration_number(duration: Duration) -> i64 {
-    i64::try_from(duration.as_nanos())
-        .unwrap_or_else(|_| -i64::try_from(duration.as_secs()).unwrap_or(i64::MAX))
+    Ok(row.get::<_, Option<i64>>(index)?.map(duration_of_number))
 }
 
 /// Bytes as they are stored: none if empty.
@@ -329,7 +310,7 @@ mod tests {
             (Duration::new(315_576_000_000, 5), Duration::from_secs(315_576_000_000)),
             (Duration::MAX, Duration::from_secs(i64::MAX.unsigned_abs())),
         ] {
-            let number = duration_number(given);
+            let number = rdq_spi::duration_number(given);
             let read = db.query_row("SELECT ?1", [number], |row| duration(row, 0)).unwrap();
             assert_eq!(read, Some(expected));
         }

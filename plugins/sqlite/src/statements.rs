@@ -54,9 +54,9 @@ statements! {
 statements! {
     /// Tasks.
     TaskStatements, TASKS {
-        insert_task, put_body, body, put_carried_history,
-        task, task_by_id, update_task, complete_task, put_progress, put_result,
-        forget_task, delete_task,
+        insert_task, insert_claimed_task, put_body, body, put_carried_history,
+        task, task_by_id, claim_task, update_task, complete_task, put_progress, put_result,
+        forget_task, delete_whole_task, delete_task, delete_body,
         next_due, promote, ready_tasks,
         dead_tasks, expired_tasks, finished_tasks, purgeable_tasks, dead_tasks_of_queue,
     }
@@ -64,13 +64,15 @@ statements! {
 statements! {
     /// Histories.
     HistoryStatements, HISTORY {
-        history, put_history, put_attempt, next_attempt, delete_attempt, newest_attempts,
+        history, put_history, put_attempt, next_attempt, newest_attempts,
+        delete_attempt, delete_attempts, delete_history,
     }
 }
 statements! {
     /// Queues and secrets.
     QueueStatements, QUEUES {
-        queue_by_name, queue_name, insert_queue, add_counts, counts, forget_empty_queues,
+        queue_by_name, queue_name, insert_queue, free_queue_number, insert_numbered_queue,
+        add_counts, counts, forget_empty_queues,
         put_queue, delete_queue, put_secret, secret,
     }
 }

@@ -58,7 +58,8 @@ impl SqliteStorage {
             .collect::<Result<_, _>>()?;
         let hub = Arc::new(HintHub::default());
         let writer = Writer::start(path, db, Checkpointer::start(path)?, Arc::clone(&hub))?;
-        Ok(Self { writer, readers: Arc::new(Readers::new(path.to_owned(), readers)), hub })
+        let readers = Arc::new(Readers::new(path.to_owned(), readers));
+        Ok(Self { writer, readers, hub })
     }
 }
 
@@ -97,19 +98,15 @@ impl Storage for SqliteStorage {
 
     async fn enqueue(&self, tasks: Vec<NewTask>) -> Result<Vec<Result<Admission>>> {
         let cost = tasks.iter().map(|task| cost_of(task.envelope.len())).sum();
-        self.writer
-            .call("enqueue", cost, move |tx| {
-                tasks.iter().map(|task| admission::enqueue(tx, task)).collect()
-            })
-            .await
+        self.writer.call("enqueue", cost, move |tx| admission::enqueue_all(tx, &tasks)).await
     }
 
     async fn claim_due(&self, claims: Vec<ClaimParams>) -> Result<Vec<Result<Claimed>>> {
         let cost = claims.iter().map(|params| params.limit as usize).sum();
+        let claims: Arc<[_]> = claims.into();
+        let own = Arc::clone(&claims);
         self.writer
-            .call("claim_due", cost, move |tx| {
-                claims.iter().map(|params| claims::claim_due(tx, params).map(Ok)).collect()
-            })
+            .call_claiming("claim_due", cost, claims, move |tx| claims::claim_all(tx, &own))
             .await
     }
 

@@ -5,6 +5,7 @@
 use crate::{
     clock::Clock,
     errors::{Sql, corrupt},
+    handoff::Handoffs,
     lanes,
     rows::TaskRow,
     statements::Statements,
@@ -14,9 +15,12 @@ use rdq_spi::{ClaimToken, QueueName, TaskStatus, Timestamp};
 use rusqlite::{OptionalExtension as _, params};
 use std::{
     collections::{HashMap, HashSet},
+    hash::{BuildHasher as _, Hasher as _, RandomState},
     time::Duration,
 };
 
+/// The first number that a queue gets.
+const FIRST_QUEUE: i64 = 1;
 /// Empty queues forgotten in one transaction.
 const FORGET_MAX: i64 = 100;
 
@@ -29,6 +33,7 @@ pub(crate) struct Tx<'s, 'c> {
     pub(crate) store_id: [u8; 8],
     /// Queues whose tasks that have come due by then stand in the lanes of due tasks.
     pub(crate) promoted: HashSet<i64>,
+    pub(crate) handoffs: Handoffs,
     clock: Clock,
     seq: i64,
     generation: i64,
@@ -59,6 +64,7 @@ impl<'s, 'c> Tx<'s, 'c> {
             generation,
             finish_seq,
             promoted: HashSet::new(),
+            handoffs: Handoffs::default(),
             queues: HashMap::new(),
             counts: HashMap::new(),
             hints: HashMap::new(),
@@ -129,14 +135,38 @@ impl<'s, 'c> Tx<'s, 'c> {
         if let Some(queue) = self.find_queue(name)? {
             return Ok(Some(queue));
         }
-        let queue =
+        let mut queue =
             self.sql.queues.insert_queue.query_row([name.as_str()], |row| row.get::<_, i64>(0))?;
         if queue > lanes::QUEUE_MAX {
+            // The last number is taken. One of a queue that is gone is used again.
             self.delete_queue(queue)?;
-            return Ok(None);
+            let Some(free) = self.free_queue_number(lanes::QUEUE_MAX)? else { return Ok(None) };
+            self.sql.queues.insert_numbered_queue.execute(params![free, name.as_str()])?;
+            queue = free;
         }
         self.queues.insert(name.clone(), queue);
         Ok(Some(queue))
+    }
+
+    /// A number up to `max` that no queue has. It is looked for from anywhere on, so that one is found
+    /// at once if many are free, wherever they are.
+    fn free_queue_number(&mut self, max: i64) -> Sql<Option<i64>> {
+        let anywhere = RandomState::new().build_hasher().finish() % max.unsigned_abs();
+        let anywhere = i64::try_from(anywhere).unwrap_or(0);
+        let sql = &mut self.sql.queues;
+        let mut after =
+            |from| sql.free_queue_number.query_row([from, max], |row| row.get(0)).optional();
+        if let Some(free) = after(anywhere)? {
+            return Ok(Some(free));
+        }
+        // Any other is either the first of all numbers or stands after a queue's.
+        if sql.queue_name.exists([FIRST_QUEUE])? {
+            return sql
+                .free_queue_number
+                .query_row([FIRST_QUEUE, max], |row| row.get(0))
+                .optional();
+        }
+        Ok(Some(FIRST_QUEUE))
     }
 
     /// Forgets a queue that holds nothing. Says whether it had a configuration.
@@ -146,6 +176,9 @@ impl<'s, 'c> Tx<'s, 'c> {
     }
 
     fn forget_queue(&mut self, queue: i64) {
+        // Its number may be another queue's before this transaction ends.
+        self.promoted.remove(&queue);
+        self.handoffs.forget(queue);
         self.queues.retain(|_, known| *known != queue);
         self.hints.remove(&queue);
         self.turns.forget(queue);
@@ -166,7 +199,7 @@ impl<'s, 'c> Tx<'s, 'c> {
         let counts = self.counts.entry(queue).or_default();
         for (status, change) in [(from, -1), (to, 1)] {
             if let Some(status) = status {
-                counts[index(status)] += change;
+                counts[usize::from(status.number())] += change;
             }
         }
     }
@@ -209,6 +242,9 @@ impl<'s, 'c> Tx<'s, 'c> {
 
     /// Wakes those who wait for the queue, once this is committed.
     pub(crate) fn hint(&mut self, queue: i64, due: Timestamp) {
+        if due <= self.now {
+            self.handoffs.not_bare(queue);
+        }
         let soonest = self.hints.entry(queue).or_insert(due);
         *soonest = due.min(*soonest);
     }
@@ -223,7 +259,7 @@ impl<'s, 'c> Tx<'s, 'c> {
             row.task,
             row.lane,
             row.at,
-            lanes::status_number(row.status),
+            row.status.number(),
             row.generation,
             row.ending.encode(),
             row.attempt_count,
@@ -245,18 +281,64 @@ impl<'s, 'c> Tx<'s, 'c> {
 
     /// Removes a task, and with it its body and history.
     pub(crate) fn remove(&mut self, task: i64, queue: i64, status: TaskStatus) -> Sql<()> {
-        self.sql.tasks.delete_task.execute([task])?;
+        if self.sql.tasks.delete_whole_task.execute([task])? == 0 {
+            self.sql.tasks.delete_body.execute([task])?;
+            self.sql.history.delete_history.execute([task])?;
+            self.sql.history.delete_attempts.execute([task])?;
+            self.sql.tasks.delete_task.execute([task])?;
+        }
         self.count(queue, Some(status), None);
         Ok(())
     }
 }
 
-fn index(status: TaskStatus) -> usize {
-    match status {
-        TaskStatus::Pending => 0,
-        TaskStatus::InFlight => 1,
-        TaskStatus::Succeeded => 2,
-        TaskStatus::Dead => 3,
-        TaskStatus::Cancelled => 4,
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a panic is how a test reports")]
+mod tests {
+    use super::*;
+    use crate::{SqliteOptions, SqliteStorage, connection, migrations};
+    use rdq_spi::{QueueConfig, Storage as _};
+
+    /// A store that has queues of these numbers.
+    fn new_store(numbers: &[i64]) -> (tempfile::TempDir, SqliteStorage) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rdq.db");
+        let db = connection::open_writer(&path).unwrap();
+        migrations::migrate(&db).unwrap();
+        for number in numbers {
+            let sql = "INSERT INTO queues (queue, name, config, config_updated_at) VALUES (?1, ?2, '{}', 0)";
+            db.execute(sql, params![number, format!("queue {number}")]).unwrap();
+        }
+        let storage = SqliteStorage::start(&path, db, &SqliteOptions::default()).unwrap();
+        (dir, storage)
+    }
+
+    #[tokio::test]
+    async fn a_queue_gets_a_number_after_the_last_one_is_taken() {
+        let (_dir, storage) = new_store(&[1, 2, lanes::QUEUE_MAX]);
+        for name in ["a", "b", "c"].map(QueueName::stored) {
+            storage.put_queue(name.clone(), QueueConfig::default()).await.unwrap();
+            assert!(storage.delete_queue(name).await.unwrap());
+        }
+        let name = QueueName::stored("d");
+        storage.put_queue(name.clone(), QueueConfig::default()).await.unwrap();
+        assert!(storage.queue_records().await.unwrap().iter().any(|it| it.queue == name));
+    }
+
+    #[tokio::test]
+    async fn every_free_number_is_found_and_none_where_there_is_none() {
+        const MAX: i64 = 4;
+        for taken in 0..1 << MAX {
+            let is_taken = |number: &i64| taken & (1 << (number - 1)) != 0;
+            let numbers: Vec<_> = (FIRST_QUEUE..=MAX).filter(is_taken).collect();
+            let (_dir, storage) = new_store(&numbers);
+            for _ in 0..8 {
+                let free = storage.writer.call("test", 1, |tx| tx.free_queue_number(MAX));
+                match free.await.unwrap() {
+                    Some(free) => assert!((FIRST_QUEUE..=MAX).contains(&free) && !is_taken(&free)),
+                    None => assert_eq!(numbers.len(), 4),
+                }
+            }
+        }
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     turns::Turns,
     waiting,
 };
-use rdq_spi::{HintHub, Result, StorageError};
+use rdq_spi::{ClaimParams, HintHub, Result, StorageError};
 use rusqlite::Connection;
 use std::{
     io,
@@ -40,6 +40,9 @@ const REOPEN_PAUSE: Duration = Duration::from_millis(200);
 /// A call, as the writer sees it.
 trait Job: Send {
     fn cost(&self) -> u32;
+    /// The claims that it makes: tasks admitted before it, in the same transaction, may be handed to
+    /// them.
+    fn claims(&self) -> &Arc<[ClaimParams]>;
     fn run(&mut self, tx: &mut Tx<'_, '_>) -> Sql<()>;
     fn succeed(self: Box<Self>);
     fn fail(self: Box<Self>, failure: &Failure);
@@ -51,11 +54,16 @@ struct Call<T, W> {
     answer: Option<T>,
     to: oneshot::Sender<Result<T>>,
     cost: OwnedSemaphorePermit,
+    claims: Arc<[ClaimParams]>,
 }
 
 impl<T: Send, W: Fn(&mut Tx<'_, '_>) -> Sql<T> + Send> Job for Call<T, W> {
     fn cost(&self) -> u32 {
         u32::try_from(self.cost.num_permits()).unwrap_or(u32::MAX)
+    }
+
+    fn claims(&self) -> &Arc<[ClaimParams]> {
+        &self.claims
     }
 
     fn run(&mut self, tx: &mut Tx<'_, '_>) -> Sql<()> {
@@ -108,10 +116,7 @@ impl Writer {
                 let mut db = db;
                 let end = loop {
                     match serve(&db, &mut checkpointer, &hub, &inbox) {
-                        End::Closed(closed) => {
-                            checkpoint::before_close(&db);
-                            break closed;
-                        }
+                        End::Closed(closed) => break closed,
                         End::Broken(failure) => {
                             tracing::warn!(?failure, "the database is opened again");
                             drop(db);
@@ -122,6 +127,7 @@ impl Writer {
                         }
                     }
                 };
+                checkpoint::before_close(checkpointer, &db);
                 drop(db);
                 answer_closed(end);
             })
@@ -142,13 +148,28 @@ impl Writer {
         T: Send + 'static,
         W: Fn(&mut Tx<'_, '_>) -> Sql<T> + Send + 'static,
     {
+        self.call_claiming(operation, cost, Arc::default(), work).await
+    }
+
+    /// The same for a call that makes these claims.
+    pub(crate) async fn call_claiming<T, W>(
+        &self,
+        operation: &'static str,
+        cost: usize,
+        claims: Arc<[ClaimParams]>,
+        work: W,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        W: Fn(&mut Tx<'_, '_>) -> Sql<T> + Send + 'static,
+    {
         let cost = u32::try_from(cost).unwrap_or(u32::MAX).clamp(1, WAITING_COST_MAX);
         let cost = Arc::clone(&self.room)
             .acquire_many_owned(cost)
             .await
             .map_err(|_| StorageError::Closed)?;
         let (to, answer) = oneshot::channel();
-        let call = Box::new(Call { operation, work, answer: None, to, cost });
+        let call = Box::new(Call { operation, work, answer: None, to, cost, claims });
         self.messages.send(Message::Job(call)).map_err(|_| StorageError::Closed)?;
         answer.await.unwrap_or_else(|_| {
             let source = io::Error::other("the writer ended before it answered").into();
@@ -428,18 +449,18 @@ fn run(
 ) -> Result<Vec<Hint>, Failure> {
     let mut run = || -> Sql<Vec<Hint>> {
         let mut tx = Tx::start(sql, turns)?;
-        let mut next = 0;
+        let (mut next, mut expected) = (0, 0);
         loop {
-            while let Some(job) = batch.get_mut(next) {
-                job.run(&mut tx)?;
-                next += 1;
-            }
             // What came meanwhile shares the commit, such as the claim of a task just admitted.
-            if let Some(job) = arrivals.as_mut().and_then(|arrivals| arrivals.next()) {
-                batch.push(job);
-            } else {
-                break;
+            batch.extend(std::iter::from_fn(|| arrivals.as_mut()?.next()));
+            for (call, job) in batch.iter().enumerate().skip(expected) {
+                tx.handoffs.expect(call, job.claims());
             }
+            expected = batch.len();
+            let Some(job) = batch.get_mut(next) else { break };
+            tx.handoffs.begin(next);
+            job.run(&mut tx)?;
+            next += 1;
         }
         // What changed nothing needs no commit of its own, and no sync.
         if db.total_changes() == changes_before { Ok(Vec::new()) } else { tx.finish() }

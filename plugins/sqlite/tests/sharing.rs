@@ -57,11 +57,13 @@ async fn a_long_reader_stops_no_write_and_the_log_is_small_after_it() {
     assert!(log_bytes() > 80 << 20, "the reader holds the log");
 
     reader.execute_batch("COMMIT;").unwrap();
+    // The log is moved into the file by a thread beside the writes, which tries again every second. A
+    // minute is against hanging alone: moving 80 MiB takes seconds on a busy disk.
     for n in 0.. {
         if log_bytes() < 1 << 20 {
             break;
         }
-        assert!(n < 100, "the log is still {} bytes", log_bytes());
+        assert!(n < 600, "the log is still {} bytes", log_bytes());
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     storage.enqueue(vec![new_task("last", 9)]).await.unwrap();
@@ -92,7 +94,7 @@ async fn the_clock_never_runs_backwards_over_restarts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_processs_task_wakes_a_waiter_soon() {
+async fn another_processs_task_wakes_a_waiter() {
     let (_dir, path) = new_path();
     let (here, elsewhere) = (open(&path).await, open(&path).await);
     let queue = QueueName::new("q").unwrap();
@@ -101,7 +103,8 @@ async fn another_processs_task_wakes_a_waiter_soon() {
 
     elsewhere.enqueue(vec![new_task("task", 9)]).await.unwrap();
 
-    let hint = tokio::time::timeout(Duration::from_secs(2), hints.next()).await.unwrap().unwrap();
+    // A hint that takes a minute is lost, on however busy a machine.
+    let hint = tokio::time::timeout(Duration::from_secs(60), hints.next()).await.unwrap().unwrap();
     assert_eq!((hint.queue, hint.due_in), (queue, Duration::ZERO));
 }
 

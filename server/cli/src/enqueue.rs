@@ -11,7 +11,8 @@ use bytes::Bytes;
 use clap::Args;
 use prost::Message as _;
 use rdq_proto::v1::{
-    EnqueueBatchRequest, EnqueueRequest, ItemError, Task, enqueue_result::Outcome as Enqueued,
+    EnqueueBatchRequest, EnqueueRequest, ItemError, Task, TaskStatus,
+    enqueue_result::Outcome as Enqueued,
 };
 use serde_json::json;
 use std::{
@@ -117,6 +118,9 @@ async fn enqueue_one(args: EnqueueArgs) -> Result<Outcome, CliError> {
         Format::Table => {
             output::text(&answer.id)?;
             eprintln!("It was there already: {}.", view::status(answer.status));
+            if matches!(answer.status(), TaskStatus::Succeeded | TaskStatus::Cancelled) {
+                eprintln!("It is not run again, and keeps its id until its retention ends.");
+            }
         }
         Format::Json => output::json(&json!({
             "id": answer.id,

@@ -47,6 +47,7 @@ Examples:
   rdq serve
   rdq serve --storage sqlite:/var/lib/rdq/rdq.db --config /etc/rdq.yaml
   rdq serve --storage postgres://rdq@db7/tasks
+  rdq serve --storage redis://db7:6379/0?namespace=tasks
   rdq serve --storage memory: --listen 127.0.0.1:0"
     )]
     Serve(rdq_daemon::ServeArgs),

@@ -215,19 +215,13 @@ fn print(format: Format, queue: QueueView) -> Result<Outcome, CliError> {
     }
     let stored = queue.config.unwrap_or_default().keys();
     let effective = queue.effective.keys();
-    let rows = queue_config::names().into_iter().filter_map(|name| {
-        let value = |keys: &std::collections::BTreeMap<String, String>| {
-            keys.get(name).map(|value| output::cell(value))
-        };
-        let (stored, effective) = (value(&stored), value(&effective));
-        if stored.is_none() && effective.is_none() {
-            return None;
-        }
-        let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".into());
-        Some([name.to_owned(), or_dash(stored), or_dash(effective)])
+    let rows = queue_config::names().into_iter().map(|name| {
+        let in_force = effective.get(name).map_or(queue_config::when_unset(name), String::as_str);
+        let from = if stored.contains_key(name) { "stored" } else { "server's default" };
+        [name.to_owned(), output::cell(in_force), from.to_owned()]
     });
     let updated = queue.updated_at.map(|at| format!(", stored {at}")).unwrap_or_default();
     output::text(&format!("{}{updated}\n", queue.name))?;
-    output::text(&output::table(["KEY", "STORED", "IN FORCE"], rows))?;
+    output::text(&output::table(["KEY", "IN FORCE", "FROM"], rows))?;
     Ok(Outcome::Done)
 }

@@ -213,6 +213,17 @@ pub(crate) fn names() -> [&'static str; 16] {
     ]
 }
 
+/// What holds of a key that even the server's defaults leave unset.
+pub(crate) fn when_unset(name: &str) -> &'static str {
+    match name {
+        "classification.retryable" | "classification.permanent" => "none",
+        "execution.timeout" => "no bound",
+        "execution.strict_leases" | "paused" => "false",
+        name if name.starts_with("retention.") => "for ever",
+        _ => "-",
+    }
+}
+
 impl QueueConfigDoc {
     /// The keys that are set, with their values as text.
     pub(crate) fn keys(&self) -> BTreeMap<String, String> {

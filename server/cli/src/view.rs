@@ -172,8 +172,8 @@ impl TaskView {
     }
 
     /// The heads of [`Self::row`].
-    pub(crate) const HEADS: [&str; 7] =
-        ["ID", "STATUS", "HANDLER", "ATTEMPTS", "PRIORITY", "DUE", "PAYLOAD"];
+    pub(crate) const HEADS: [&str; 8] =
+        ["ID", "STATUS", "HANDLER", "ATTEMPTS", "PRIORITY", "DUE", "LEASE ENDS", "PAYLOAD"];
 
     /// Attempts that count against its maximum, as a redrive resets them.
     pub(crate) fn attempt_count(&self) -> i32 {
@@ -181,15 +181,16 @@ impl TaskView {
     }
 
     /// One line of a list.
-    pub(crate) fn row(&self) -> [String; 7] {
-        let due = self.next_attempt_at.as_ref().or(self.lease_expires_at.as_ref());
+    pub(crate) fn row(&self) -> [String; 8] {
+        let instant = |at: &Option<String>| at.clone().unwrap_or_else(|| "-".into());
         [
             output::cell(&self.id),
             self.status.clone(),
             output::cell(&self.handler_ref),
             self.attempt_count.to_string(),
             self.priority.to_string(),
-            due.cloned().unwrap_or_else(|| "-".into()),
+            instant(&self.next_attempt_at),
+            instant(&self.lease_expires_at),
             self.payload_cell(),
         ]
     }
@@ -382,6 +383,24 @@ mod tests {
             })
         );
         assert!(view.page().contains("http.503"));
+    }
+
+    #[test]
+    fn a_list_tells_what_is_due_from_whose_lease_ends() {
+        let at = Some(Timestamp { seconds: 60, nanos: 0 });
+        let column = |task: Task, head| {
+            let view = TaskView::decode(&task.encode_to_vec().into()).unwrap();
+            let column = TaskView::HEADS.iter().position(|it| *it == head).unwrap();
+            view.row()[column].clone()
+        };
+        let pending = Task { next_attempt_at: at, ..Default::default() };
+        let held = Task { lease_expires_at: at, ..Default::default() };
+        assert_eq!(column(pending.clone(), "DUE"), "1970-01-01T00:01:00Z");
+        assert_eq!(
+            (column(pending, "LEASE ENDS"), column(held.clone(), "DUE")),
+            ("-".into(), "-".into())
+        );
+        assert_eq!(column(held, "LEASE ENDS"), "1970-01-01T00:01:00Z");
     }
 
     #[test]

@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         trial("f5_a_power_cut_loses_nothing_acknowledged", f::power_cut::loses_nothing),
         trial("f8_a_full_disk_is_told_and_survived", f::disk_full::is_told_and_survived),
         trial("f12_cancelled_calls_leave_nothing_behind", f::cancel_storm::leaves_nothing_behind),
+        trial("f12_claims_of_the_gone_go_back", f::cancel_storm::claims_of_the_gone_go_back),
         trial("f13_the_clock_may_jump_between_starts", f::clock_jumps::cost_at_most_a_redelivery),
         trial("f19_two_servers_share_one_file", f::shared_file::serves_two),
         trial("f19_a_long_reader_holds_up_nobody", f::shared_file::bears_a_long_reader),

@@ -66,7 +66,7 @@ async fn command_tour() -> Verdict {
 
 fn assert_start_is_there() {
     let commands: Vec<_> = blocks("## Start").concat();
-    assert_eq!(commands, ["cargo run --profile quick -- serve", ".ci/test"]);
+    assert_eq!(commands, ["cargo run --profile quick --no-default-features -- serve", ".ci/test"]);
     let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("the manifest");
     assert!(manifest.contains("[profile.quick]"));
     assert!(root().join(".ci/test").is_file());

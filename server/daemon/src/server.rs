@@ -15,6 +15,9 @@ use tokio::{
 };
 use tonic::service::Routes;
 
+/// After a shutdown whose peers had to be cut, the storage is closed within this, or left.
+const CLOSE_WITHIN: Duration = Duration::from_millis(500);
+
 /// Why the server could not serve.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -143,14 +146,20 @@ impl Server {
         let deadline = tokio::time::sleep(self.grace);
         self.health.0.drain().await;
         self.connections.drain();
+        self.engine.end_streams();
+        // Calls under way need the storage to their end, and so does what they give back then.
         let orderly = async {
-            self.engine.drain().await;
             self.connections.ended().await;
+            self.engine.drain().await;
         };
         let result = tokio::select! {
             () = orderly => Ok(()),
             () = deadline => Err(ServeError::Cut { connections: self.connections.count() }),
         };
+        if result.is_err() {
+            // Who was cut holds up nobody's storage.
+            let _ = tokio::time::timeout(CLOSE_WITHIN, self.engine.drain()).await;
+        }
         for task in &self.tasks {
             task.abort();
         }

@@ -14,6 +14,19 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 /// Repeat a refused call not before this, unless something better is known.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
+/// The storage's operations that change nothing, whatever becomes of them.
+const READS: [&str; 9] = [
+    "get",
+    "list",
+    "dlq_list",
+    "stats",
+    "live_claims",
+    "queue_names",
+    "queue_records",
+    "ping",
+    "wait_due",
+];
+
 /// Why a call, or an item of one, was refused.
 #[derive(Debug, Clone)]
 pub(crate) enum Refusal {
@@ -36,7 +49,7 @@ pub(crate) enum Refusal {
     /// The call's deadline passed.
     DeadlineExceeded,
     /// A handler panicked, or a promise of our own was broken. Logged with the id.
-    Internal { correlation_id: String },
+    Internal { correlation_id: String, outcome_unknown: bool },
 }
 
 impl From<EngineError> for Refusal {
@@ -51,11 +64,21 @@ impl Refusal {
         Self::Invalid { field, message: message.into() }
     }
 
-    /// Logs `what` went wrong under a new correlation id.
+    /// Logs `what` went wrong under a new correlation id. It may have gone wrong after a change.
     pub(crate) fn internal(what: &dyn std::fmt::Display) -> Self {
         let correlation_id = ulid::Ulid::generate().to_string();
         tracing::error!(%correlation_id, "internal error: {what}");
-        Self::Internal { correlation_id }
+        Self::Internal { correlation_id, outcome_unknown: true }
+    }
+
+    /// The same, of a storage's operation. One that only reads changed nothing.
+    fn internal_to(operation: &str, what: &dyn std::fmt::Display) -> Self {
+        match Self::internal(what) {
+            Self::Internal { correlation_id, .. } => {
+                Self::Internal { correlation_id, outcome_unknown: !READS.contains(&operation) }
+            }
+            other => other,
+        }
     }
 }
 
@@ -133,12 +156,13 @@ impl Described {
                 "the call's deadline passed; a change may have happened",
             )
             .with("outcome_unknown", "true"),
-            Refusal::Internal { correlation_id } => Self::plain(
-                Code::Internal,
-                R::Internal,
-                format!("internal error; the server's log has it under {correlation_id}"),
-            )
-            .with("correlation_id", correlation_id),
+            Refusal::Internal { correlation_id, outcome_unknown } => {
+                let message =
+                    format!("internal error; the server's log has it under {correlation_id}");
+                let described = Self::plain(Code::Internal, R::Internal, message)
+                    .with("correlation_id", correlation_id);
+                if *outcome_unknown { described.with("outcome_unknown", "true") } else { described }
+            }
         }
     }
 
@@ -222,7 +246,9 @@ impl Described {
                 plain(Code::Unavailable, R::StorageUnavailable).with("outcome_unknown", "true")
             }
             E::Closed => Self::closed(),
-            E::Internal { .. } => Self::new(&Refusal::internal(&chain(error))),
+            E::Internal { operation, .. } => {
+                Self::new(&Refusal::internal_to(operation, &chain(error)))
+            }
         }
     }
 
@@ -331,6 +357,28 @@ mod tests {
         assert_eq!((stale.code(), info.reason.as_str()), (Code::FailedPrecondition, "STALE_CLAIM"));
         assert_eq!(info.metadata["detail"], "CANCELLED");
         assert_eq!(info.metadata["task_id"], "t");
+    }
+
+    #[test]
+    fn an_error_after_which_a_change_may_stand_says_so() {
+        let internal = |operation| StorageError::Internal { operation, source: "bug".into() };
+        let unknown = |operation| StorageError::OutcomeUnknown { operation, source: "".into() };
+        let unavailable = |operation| StorageError::Unavailable { operation, source: "".into() };
+        for (status, says_so) in [
+            (status(internal("resolve")), true),
+            (status(internal("claim_due")), true),
+            (status(internal("get")), false),
+            (status(internal("live_claims")), false),
+            (status(unknown("enqueue")), true),
+            (status(unavailable("enqueue")), false),
+            (Refusal::internal(&"a handler panicked").into(), true),
+            (Refusal::DeadlineExceeded.into(), true),
+        ] {
+            let details = status.get_error_details();
+            let info = details.error_info().expect("an ErrorInfo");
+            let said = info.metadata.get("outcome_unknown").map(String::as_str);
+            assert_eq!(said, says_so.then_some("true"), "{status:?}");
+        }
     }
 
     #[test]

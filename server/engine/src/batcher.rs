@@ -15,7 +15,7 @@ use std::{
 use tokio::sync::oneshot;
 
 /// One fills while the other is written.
-const UNDER_WAY_MAX: usize = 2;
+const UNDER_WAY_MAX: usize = 1;
 /// Items of one storage call.
 const BATCH_ITEMS_MAX: usize = 1_000;
 /// Bytes of one storage call, of the items' own weight; a first item always fits.

@@ -1,7 +1,7 @@
 //! The engine: how it starts, and how it ends. What it does stands in the files of the calls.
 
 use crate::{
-    EngineError, EngineOptions, configuration,
+    ClaimedTask, EngineError, EngineOptions, configuration,
     core::Core,
     keeper,
     page_token::{KEY_BYTES_MIN, PageTokens},
@@ -57,6 +57,16 @@ impl Engine {
     /// Whether the storage answers.
     pub async fn ping(&self) -> Result<(), EngineError> {
         self.core.call("ping", |storage| async move { storage.ping().await }).await
+    }
+
+    /// Gives claims back unspent that nobody received. [`Engine::drain`] waits for that.
+    pub fn give_back(&self, claims: Vec<ClaimedTask>) {
+        self.core.give_back(claims);
+    }
+
+    /// Has subscriptions and work streams end, as [`Engine::drain`] does, which is still to come.
+    pub fn end_streams(&self) {
+        self.core.closing.cancel();
     }
 
     /// Stops claiming, ends subscriptions and work streams (these hear of it first, and have the

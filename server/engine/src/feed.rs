@@ -79,6 +79,17 @@ pub(crate) struct Collected {
     pub(crate) open: usize,
 }
 
+/// Which open claims.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Which {
+    /// Every one.
+    All,
+    /// Those whose task has an `expires_at`.
+    Expiring,
+    /// Those whose lease has ended by then, as far as this server knows.
+    LapsedBy(Instant),
+}
+
 /// A claim that ended: its feed, task and generation.
 pub(crate) type Ended = (u64, TaskId, i64);
 
@@ -272,33 +283,34 @@ impl Feed {
         self.core.give_back(undelivered);
     }
 
-    /// Forgets claims whose lease is over, if it is full of claims; if it still is, tells when the
-    /// next lease ends.
-    pub(crate) fn full_until(self: &Arc<Self>) -> Option<Instant> {
-        let mut inbox = self.lock();
-        let full = |inbox: &Inbox| inbox.serving && inbox.free() == 0 && !inbox.open.is_empty();
-        if matches!(inbox.room, Room::Credits(_)) || !full(&inbox) {
+    /// When the next lease ends, as far as this server knows, if a subscription is full of claims.
+    /// Another server may have extended it: the storage alone says that a claim is over.
+    pub(crate) fn full_until(&self) -> Option<Instant> {
+        let inbox = self.lock();
+        if matches!(inbox.room, Room::Credits(_)) || !inbox.serving || inbox.free() > 0 {
             return None;
         }
-        let now = clock::now();
-        inbox.open.retain(|_, open| open.deadline > now);
-        if full(&inbox) {
-            return inbox.open.values().map(|open| open.deadline).min();
-        }
-        drop(inbox);
-        self.line_up();
-        None
+        inbox.open.values().map(|open| open.deadline).min()
     }
 
-    /// Forgets claims whose lease ended before `long_ago`: nobody will end them.
+    /// Forgets claims of a work stream whose lease ended before `long_ago`: nobody will end them. A
+    /// subscription has no more of them than its places, and keeps each until the storage says that
+    /// it is over.
     pub(crate) fn forget_lapsed(&self, long_ago: Instant) {
-        self.lock().open.retain(|_, open| open.deadline > long_ago);
+        let mut inbox = self.lock();
+        if matches!(inbox.room, Room::Credits(_)) {
+            inbox.open.retain(|_, open| open.deadline > long_ago);
+        }
     }
 
-    /// The open claims; only those that may expire, if asked so.
-    pub(crate) fn open_claims(&self, expiring: bool) -> Vec<(TaskId, Bytes, i64)> {
+    /// Its open claims of this kind.
+    pub(crate) fn open_claims(&self, which: Which) -> Vec<(TaskId, Bytes, i64)> {
         let inbox = self.lock();
-        let open = inbox.open.iter().filter(|(_, open)| open.expires || !expiring);
+        let open = inbox.open.iter().filter(|(_, open)| match which {
+            Which::All => true,
+            Which::Expiring => open.expires,
+            Which::LapsedBy(now) => open.deadline <= now,
+        });
         open.map(|(id, open)| (id.clone(), open.token.clone(), open.generation)).collect()
     }
 

@@ -1,10 +1,11 @@
-//! Learns which open claims are over: of full subscriptions by their leases and by asking the
-//! storage, at most once a second and for all of them together; of work streams when tasks expire.
+//! Learns which open claims are over, by asking the storage: of full subscriptions at most once a second
+//! and for all of them together, and for those whose leases seem to have ended; of work streams when
+//! tasks expire.
 
 use crate::{
     clock::{self, Instant},
     core::Core,
-    feed::Feed,
+    feed::{Feed, Which},
     limits::LEASE_MAX,
 };
 use rdq_spi::StaleDetail;
@@ -32,19 +33,29 @@ pub(crate) async fn keep(core: Arc<Core>) {
                 () = core.closing.cancelled() => return,
                 () = clock::sleep(pause) => {}
             }
-            if full(&core).is_empty() {
-                break;
-            }
-            if asked.is_none_or(|asked| clock::now() - asked >= ASK_INTERVAL) {
-                asked = Some(clock::now());
-                let feeds = full(&core).into_iter().map(|(feed, _)| feed).collect();
-                settle_what_is_over(&core, feeds).await;
-            }
+            let feeds = full(&core);
+            let Some(next) = next_lapse(&feeds) else { break };
             let now = clock::now();
-            let next_lapse = full(&core).into_iter().map(|(_, until)| until - now).min();
-            pause = next_lapse.unwrap_or_default().clamp(LOOK_INTERVAL, ASK_INTERVAL);
+            let which = if asked.is_none_or(|asked| now - asked >= ASK_INTERVAL) {
+                asked = Some(now);
+                Some(Which::All)
+            } else {
+                (next <= now).then_some(Which::LapsedBy(now))
+            };
+            if let Some(which) = which
+                && !settle_what_is_over(&core, feeds, which).await
+            {
+                pause = ASK_INTERVAL;
+                continue;
+            }
+            let next = next_lapse(&full(&core)).map(|next| next - clock::now());
+            pause = next.unwrap_or_default().clamp(LOOK_INTERVAL, ASK_INTERVAL);
         }
     }
+}
+
+fn next_lapse(feeds: &[(Arc<Feed>, Instant)]) -> Option<Instant> {
+    feeds.iter().map(|(_, until)| *until).min()
 }
 
 fn full(core: &Core) -> Vec<(Arc<Feed>, Instant)> {
@@ -52,11 +63,18 @@ fn full(core: &Core) -> Vec<(Arc<Feed>, Instant)> {
     feeds.filter_map(|feed| feed.full_until().map(|until| (feed, until))).collect()
 }
 
-async fn settle_what_is_over(core: &Arc<Core>, feeds: Vec<Arc<Feed>>) {
+/// Says whether the storage answered.
+async fn settle_what_is_over(
+    core: &Arc<Core>,
+    feeds: Vec<(Arc<Feed>, Instant)>,
+    which: Which,
+) -> bool {
     let open: Vec<_> = feeds
         .iter()
-        .flat_map(|feed| feed.open_claims(false).into_iter().map(|claim| (feed.id, claim)))
+        .flat_map(|(feed, _)| feed.open_claims(which).into_iter().map(|claim| (feed.id, claim)))
         .collect();
+    // A feed that nobody reads any more can go.
+    drop(feeds);
     for claims in open.chunks(ASK_CLAIMS_MAX) {
         let names = claims.iter().map(|(_, (id, token, _))| (id.clone(), token.clone())).collect();
         let asked = clock::now();
@@ -72,16 +90,20 @@ async fn settle_what_is_over(core: &Arc<Core>, feeds: Vec<Arc<Feed>>) {
                     }
                 }
             }
-            // Their leases end all the same.
-            Err(error) => tracing::debug!(%error, "open claims were not looked up"),
+            // Where nothing can be looked up, nothing can be claimed: they keep their places.
+            Err(error) => {
+                tracing::debug!(%error, "open claims were not looked up");
+                return false;
+            }
         }
     }
+    true
 }
 
 /// Tells work streams which of their claims expired with the sweep just done.
 pub(crate) async fn tell_expired(core: &Arc<Core>) {
     for feed in core.feeds.all().into_iter().filter(|feed| feed.has_credits()) {
-        let open = feed.open_claims(true);
+        let open = feed.open_claims(Which::Expiring);
         for claims in open.chunks(ASK_CLAIMS_MAX) {
             let names = claims.iter().map(|(id, token, _)| (id.clone(), token.clone())).collect();
             let Ok(alive) = core.live(names).await else { return };

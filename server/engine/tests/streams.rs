@@ -122,6 +122,37 @@ async fn a_subscription_never_has_more_in_flight_than_it_may() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_extension_through_another_server_keeps_its_place() {
+    for scene in scenes().await {
+        let other = scene.another().await;
+        enqueue_many(&scene.engine, 10).await;
+        let mut subscription = follow(&scene.engine, 2, 2);
+        assert!(next_tasks(&mut subscription).await.is_empty());
+        let held = next_tasks(&mut subscription).await;
+        assert_eq!(held.len(), 2);
+
+        // At the last moment, so that this server has not looked before the leases would have ended.
+        sleep(held[0].lease_remaining.saturating_sub(millis(5))).await;
+        for claim in &held {
+            let (task_id, token) = (claim.task.id.clone(), claim.token.clone());
+            let beat = ExtendRequest { task_id, token, lease: None, progress: None };
+            other.extend(beat).await.unwrap();
+        }
+        sleep(secs(30)).await;
+        assert_eq!(counts(&scene).await.1, 2, "no more in flight than it may have");
+
+        // Nobody extends them any more, and their places are free.
+        let more = loop {
+            let more = subscription.next().await.unwrap().unwrap();
+            if !more.is_empty() {
+                break more;
+            }
+        };
+        assert_eq!(more.len(), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_does_not_read_is_claimed_nothing_for() {
     for scene in scenes().await {
         enqueue_many(&scene.engine, 100).await;

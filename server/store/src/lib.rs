@@ -8,12 +8,18 @@ use std::sync::Arc;
 pub enum OpenError {
     /// The URL names no storage of this build.
     #[error(
-        "`{url}` names no storage; use `sqlite:PATH`, `postgres://…`, `mongodb://…`, `memory:` or \
+        "`{url}` names no storage; use `sqlite:PATH`, `postgres://…`, `redis://…`, `mongodb://…`, `memory:` or \
          `http://HOST:PORT` of another rdq"
     )]
     UnknownUrl {
         /// The URL, without secrets.
         url: String,
+    },
+    /// The URL names a storage that this build was made without.
+    #[error("this build of rdq has no {storage}; build it with its default features")]
+    NotBuilt {
+        /// Which.
+        storage: &'static str,
     },
     /// The SQLite file could not be opened.
     #[cfg(feature = "sqlite")]
@@ -23,6 +29,10 @@ pub enum OpenError {
     #[cfg(feature = "postgres")]
     #[error("{}", chain(.0))]
     Postgres(#[from] rdq_postgres::OpenError),
+    /// The Redis server could not be used.
+    #[cfg(feature = "redis")]
+    #[error("{}", chain(.0))]
+    Redis(#[from] rdq_redis::OpenError),
     /// The MongoDB database could not be used.
     #[cfg(feature = "mongodb")]
     #[error("{}", chain(.0))]
@@ -57,11 +67,22 @@ pub async fn open(url: &str) -> Result<Arc<dyn Storage>, OpenError> {
             let options = rdq_postgres::PostgresOptions::from_url(url)?;
             Ok(Arc::new(rdq_postgres::PostgresStorage::open(options).await?))
         }
+        #[cfg(feature = "redis")]
+        Some(("redis", _)) => {
+            let config = rdq_redis::RedisConfig::from_url(url)?;
+            Ok(Arc::new(rdq_redis::RedisStorage::connect(config).await?))
+        }
         #[cfg(feature = "mongodb")]
         Some(("mongodb", _)) => {
             let options = rdq_mongodb::MongoOptions::from_url(url)?;
             Ok(Arc::new(rdq_mongodb::MongoStorage::open(options).await?))
         }
+        #[cfg(not(feature = "postgres"))]
+        Some(("postgres" | "postgresql", _)) => Err(OpenError::NotBuilt { storage: "PostgreSQL" }),
+        #[cfg(not(feature = "redis"))]
+        Some(("redis", _)) => Err(OpenError::NotBuilt { storage: "Redis" }),
+        #[cfg(not(feature = "mongodb"))]
+        Some(("mongodb", _)) => Err(OpenError::NotBuilt { storage: "MongoDB" }),
         #[cfg(feature = "remote")]
         Some(("http" | "https", _)) => Ok(Arc::new(rdq_remote::RemoteStorage::connect(url).await?)),
         _ => Err(OpenError::UnknownUrl { url: redact(url) }),

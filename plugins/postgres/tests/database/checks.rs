@@ -2,7 +2,10 @@
 
 use crate::{given::is_ignored, schema::Schema};
 use rdq_postgres::{OpenError, PostgresOptions, PostgresStorage};
-use rdq_test_servers::postgres::{self, PostgresServer};
+use rdq_test_servers::{
+    pgbouncer::{self, PgBouncer},
+    postgres::{self, PostgresServer},
+};
 
 async fn refusal(url: &str) -> OpenError {
     PostgresStorage::open(PostgresOptions::from_url(url).unwrap()).await.unwrap_err()
@@ -21,6 +24,25 @@ async fn a_server_that_does_not_sync_or_takes_no_writes_is_refused_by_the_settin
         assert!(matches!(error, OpenError::Setting { .. }), "{error:?}");
         assert!(error.to_string().contains(named), "{error}");
     }
+}
+
+#[tokio::test]
+async fn a_pooler_in_transaction_mode_is_refused_by_name_and_one_in_session_mode_is_not() {
+    if is_ignored(postgres::missing_locally().or_else(pgbouncer::missing)) {
+        return;
+    }
+    let mut server = PostgresServer::start().await.unwrap();
+    let port = server.local().unwrap().port();
+    let pooler = PgBouncer::start("transaction", port).unwrap();
+    let error = refusal(&Schema::at(&pooler.url()).url()).await;
+    assert!(matches!(error, OpenError::Pooler { .. }), "{error:?}");
+    assert!(error.to_string().contains("pooler in transaction mode"), "{error}");
+
+    let pooler = PgBouncer::start("session", port).unwrap();
+    let storage = crate::given::open(&Schema::at(&pooler.url()).url()).await;
+    crate::given::admit(&storage, vec![crate::given::task("t", "q")]).await;
+    let claims = crate::given::claim(&storage, "q", 1, crate::given::LONG).await;
+    assert_eq!(claims.len(), 1);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 use crate::given::{admit, claim, completion, is_ignored, store_on, task};
 use rdq_spi::{Moment, Storage as _, Timestamp};
 use rdq_test_servers::postgres::{self, PostgresServer};
-use sqlx::{AssertSqlSafe, raw_sql};
+use sqlx::{AssertSqlSafe, Row as _, raw_sql};
 use std::time::Duration;
 
 const TASKS: usize = 2_000;
@@ -76,4 +76,26 @@ fn nth(n: usize) -> rdq_spi::NewTask {
     let mut task = task(format!("t{n:05}"), "q");
     (task.priority, task.due) = (i32::try_from(n % 3).unwrap(), Moment::At(due));
     task
+}
+
+#[tokio::test]
+async fn a_claim_goes_on_behind_its_head_and_from_the_start_where_there_is_not_enough() {
+    if is_ignored(postgres::missing()) {
+        return;
+    }
+    let server = PostgresServer::shared().await.unwrap();
+    let (_schema, storage, mut db) = store_on(server).await;
+    let tasks = (0..10).map(|n| rdq_spi::NewTask { priority: 0, ..nth(n) }).collect();
+    admit(&storage, tasks).await;
+    // The head stands behind the task that was due at 4.
+    let claim = "SELECT (task).at, was_due FROM claim_batch(
+        ARRAY['q'], ARRAY[60000::bigint], ARRAY[60000::bigint], ARRAY[~0], ARRAY[4::bigint],
+        ARRAY[9223372036854775807], ARRAY[1], ARRAY[1], ARRAY[$1], ARRAY[1000000::bigint],
+        ARRAY[NULL::bigint], ARRAY['me']
+    ) WHERE n IS NOT NULL ORDER BY n";
+    for (limit, expected) in [(3, vec![5, 6, 7]), (4, vec![8, 9, 0, 1]), (9, vec![2, 3, 4])] {
+        let rows = sqlx::query(claim).bind(limit).fetch_all(&mut db).await.unwrap();
+        let due: Vec<i64> = rows.iter().map(|row| row.get("was_due")).collect();
+        assert_eq!(due, expected, "{limit} at most");
+    }
 }

@@ -44,6 +44,9 @@ async fn a_task_fails_comes_back_dies_is_redriven_and_completes() {
     let completed = shell.ok(&["complete", &id, &token, "--result", "sent"]);
     assert_eq!(completed, "order-42 SUCCEEDED\n");
 
+    let again = shell.run(&enqueue);
+    assert!(again.err.contains("SUCCEEDED") && again.err.contains("not run again"), "{again:?}");
+
     let task = &shell.json(&["get", "order-42"])["task"];
     assert_eq!(task["status"], "SUCCEEDED");
     assert_eq!(task["payload"], r#"{"to":"a"}"#);
@@ -111,7 +114,16 @@ async fn queues_are_configured_key_by_key_or_as_a_whole_paused_and_removed() {
         })
     );
     let shown = shell.ok(&["queue", "get", "q"]);
-    assert!(shown.contains("retry.max_attempts") && shown.contains("a*,b"), "{shown}");
+    let row = |key: &str| {
+        let line = shown.lines().find(|line| line.starts_with(key));
+        let words = line.unwrap_or_else(|| panic!("{key} is not in\n{shown}")).split_whitespace();
+        words.skip(1).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(row("retry.max_attempts"), "3 stored");
+    assert_eq!(row("classification.permanent"), "a*,b stored");
+    assert_eq!(row("retry.initial_backoff"), "1s server's default");
+    assert_eq!(row("execution.timeout"), "no bound server's default");
+    assert_eq!(row("retention.dead"), "for ever server's default");
 
     let file = shell.dir.path().join("q.yaml");
     std::fs::write(&file, "retry:\n  max_attempts: 9\n").expect("a file");

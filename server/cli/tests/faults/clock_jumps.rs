@@ -82,7 +82,7 @@ pub(crate) async fn cost_at_most_a_redelivery(_random: Random) -> Verdict {
 
 /// Claims, and checks that no claim is before the latest.
 async fn claim(client: &Recorded, limit: i32, latest: &mut i64) -> Vec<Held> {
-    let claims = until(Duration::from_secs(5), "something is due", async || {
+    let claims = until("something is due", async || {
         let claims = client.claim(calls::claim(QUEUE, limit, LEASE)).await.expect("a claim");
         (!claims.is_empty()).then_some(claims)
     })

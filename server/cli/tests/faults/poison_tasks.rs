@@ -35,7 +35,7 @@ pub(crate) async fn die_alone(_random: Random) -> Verdict {
 
     // A worker that dies of each poison task: it never answers. It finishes the others.
     let mut handed_out: HashMap<String, i32> = HashMap::new();
-    until(Duration::from_secs(20), "every poison task is dead", async || {
+    until("every poison task is dead", async || {
         for held in client.claim(calls::claim(QUEUE, 5, LEASE)).await.expect("a claim") {
             if held.id.starts_with("poison") {
                 *handed_out.entry(held.id).or_default() += 1;
@@ -90,7 +90,7 @@ async fn redriven_apart(client: &Recorded) {
     let apart: Vec<_> = due.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(apart.iter().all(|millis| *millis >= 100), "not spread: {apart:?}");
 
-    until(Duration::from_secs(15), "a good worker finishes them", async || {
+    until("a good worker finishes them", async || {
         for held in client.claim(calls::claim(QUEUE, 5, LEASE * 20)).await.expect("a claim") {
             client.complete(&held).await.expect("completed");
         }

@@ -32,17 +32,17 @@ pub(crate) async fn loses_nothing(mut random: Random) -> Verdict {
 
     let mut resolved_at_kills = Vec::new();
     for _ in 0..KILLS {
+        crew.resolved_more_than(resolved_at_kills.last().copied().unwrap_or(0)).await;
         let pause = 600 + u64::try_from(random.below(800)).expect("small");
         tokio::time::sleep(Duration::from_millis(pause)).await;
         resolved_at_kills.push(crew.resolved());
         server.kill();
         server.restart().await;
     }
-    let tally = crew.drain(&client, Duration::from_secs(40)).await;
+    let tally = crew.drain(&client).await;
 
     eprintln!("{tally:?}, resolved when killed: {resolved_at_kills:?}");
     assert!(tally.errors >= KILLS, "the kills were not noticed");
-    assert!(resolved_at_kills.is_sorted() && resolved_at_kills[0] > 0, "there was no load");
     let counts = client.judge(&["kill"]).await;
     assert_eq!(counts.get(&TaskStatus::Succeeded), Some(&tally.admitted), "{counts:?}");
     Ok(())

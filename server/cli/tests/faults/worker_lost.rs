@@ -21,8 +21,6 @@ use tempfile::TempDir;
 
 const QUEUE: &str = "lost";
 const LEASE: Duration = Duration::from_millis(800);
-/// Reclaimed this soon after the lease ended, on a busy machine.
-const RECLAIMED_WITHIN_MILLIS: i64 = 3_000;
 
 struct Scene {
     client: Recorded,
@@ -32,7 +30,7 @@ struct Scene {
     _folder: TempDir,
 }
 
-/// A worker process has claimed a task, and works on it for longer than it takes to stop it.
+/// A worker process has claimed a task, and works on it until it is told to finish.
 async fn a_worker_has_a_task() -> Scene {
     let folder = tempfile::tempdir().expect("a directory");
     let server = Server::on_file(&folder.path().join("rdq.db")).await;
@@ -44,30 +42,29 @@ async fn a_worker_has_a_task() -> Scene {
         queue: QUEUE.to_owned(),
         limit: 1,
         lease: LEASE,
-        works_for: Duration::from_millis(400),
     });
-    let claimed = child.claims(1, Duration::from_secs(10)).await.remove(0);
+    let claimed = child.claims(1).await.remove(0);
     client.claimed_elsewhere(vec![claimed.grant()]);
     Scene { client, child, claimed, _server: server, _folder: folder }
 }
 
 /// Claims until the task comes.
 async fn reclaimed(client: &Recorded) -> Held {
-    until(Duration::from_secs(10), "the task comes back", async || {
+    until("the task comes back", async || {
         let claims = client.claim(calls::claim(QUEUE, 1, Duration::from_secs(30))).await;
         claims.expect("a claim").pop()
     })
     .await
 }
 
-/// The task was taken over once its lease had ended, and soon after, at the cost of one attempt.
-fn came_back_in_time(first: &Claimed, again: &Held) {
+/// The task was taken over once its lease had ended, not before, at the cost of one attempt.
+fn came_back_after_its_lease(first: &Claimed, again: &Held) {
     assert_eq!(again.attempt_no, first.held().attempt_no + 1);
     let lapsed = again.task.attempts.last().map(decoded_attempt).expect("a history");
     assert_eq!(lapsed.outcome(), v1::AttemptOutcome::LeaseExpired);
     let claimed_at = again.task.claimed_at.as_ref().and_then(rdq_proto::time::millis);
     let late = claimed_at.expect("a claim says when") - first.grant().lease_expires_at.millis();
-    assert!((0..RECLAIMED_WITHIN_MILLIS).contains(&late), "{late} ms after the lease's end");
+    assert!(late >= 0, "{late} ms after the lease's end");
 }
 
 fn decoded_attempt(attempt: &bytes::Bytes) -> v1::Attempt {
@@ -80,13 +77,14 @@ pub(crate) async fn stopped_is_too_late(_random: Random) -> Verdict {
 
     let again = reclaimed(client).await;
     let late = client.resolving(&claimed.held(), Call::Complete);
+    child.finish();
     child.signal(Signal::CONT);
-    let answer = child.line(Duration::from_secs(10)).await;
+    let answer = child.line().await;
 
     let Some(Line::Completed { answer, .. }) = answer else { panic!("{answer:?}") };
     assert_eq!(answer, "STALE_CLAIM");
     late.returned(Answer::Refused);
-    came_back_in_time(claimed, &again);
+    came_back_after_its_lease(claimed, &again);
     client.complete(&again).await.expect("the task is with its new worker");
     assert_eq!(client.judge(&[QUEUE]).await.get(&TaskStatus::Succeeded), Some(&1));
     Ok(())
@@ -95,15 +93,16 @@ pub(crate) async fn stopped_is_too_late(_random: Random) -> Verdict {
 pub(crate) async fn stopped_may_be_in_time(_random: Random) -> Verdict {
     let Scene { client, child, claimed, .. } = &mut a_worker_has_a_task().await;
     child.signal(Signal::STOP);
-    until(Duration::from_secs(10), "the lease runs out", async || {
+    until("the lease runs out", async || {
         let stats = calls::stats(&client.tasks, QUEUE).await.expect("stats");
         (stats.lapsed == 1).then_some(())
     })
     .await;
 
     let late = client.resolving(&claimed.held(), Call::Complete);
+    child.finish();
     child.signal(Signal::CONT);
-    let answer = child.line(Duration::from_secs(10)).await;
+    let answer = child.line().await;
 
     let Some(Line::Completed { answer, .. }) = answer else { panic!("{answer:?}") };
     assert_eq!(answer, "OK", "nobody has reclaimed the task, and the work is done");
@@ -119,7 +118,7 @@ pub(crate) async fn killed_comes_back(_random: Random) -> Verdict {
 
     let again = reclaimed(client).await;
 
-    came_back_in_time(claimed, &again);
+    came_back_after_its_lease(claimed, &again);
     assert_eq!(again.task.lease_expired_count, 1);
     client.complete(&again).await.expect("the task is with its new worker");
     assert_eq!(client.judge(&[QUEUE]).await.get(&TaskStatus::Succeeded), Some(&1));

@@ -8,7 +8,7 @@ use rdq_proto::{
 };
 use std::time::Duration;
 use tonic::{
-    Code, Status,
+    Status,
     transport::{Channel, Endpoint},
 };
 use tonic_types::StatusExt as _;
@@ -90,10 +90,7 @@ pub(crate) fn reason(status: &Status) -> Option<ErrorReason> {
 /// Whether the change may stand all the same.
 pub(crate) fn outcome_unknown(status: &Status) -> bool {
     match status.get_details_error_info() {
-        Some(info) => {
-            info.metadata.get("outcome_unknown").is_some_and(|value| value == "true")
-                || status.code() == Code::Internal
-        }
+        Some(info) => info.metadata.get("outcome_unknown").is_some_and(|value| value == "true"),
         // The transport, or the caller's own deadline.
         None => true,
     }

@@ -2,6 +2,7 @@
 //! again. They print what they were handed out, one JSON object a line, and keep no history.
 
 use super::{
+    awaited,
     calls::{self, Tasks},
     recorded::Held,
     server,
@@ -29,7 +30,7 @@ const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(20);
 /// What a child does once it has its tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Job {
-    /// Claims what there is once there is something, works for a while, and completes.
+    /// Claims what there is once there is something, works until it is told to finish, and completes.
     Claim,
     /// Subscribes, and resolves nothing.
     Follow,
@@ -52,8 +53,6 @@ pub(crate) struct Orders {
     pub(crate) limit: i32,
     /// For how long.
     pub(crate) lease: Duration,
-    /// How long the work takes, for [`Job::Claim`].
-    pub(crate) works_for: Duration,
 }
 
 /// A line of a child.
@@ -142,7 +141,7 @@ impl ChildWorker {
     pub(crate) fn start(orders: &Orders) -> Self {
         let mut child = Command::new(std::env::current_exe().expect("the path of this test"))
             .env(ORDERS, serde_json::to_string(orders).expect("orders are JSON"))
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .expect("this test can be started again");
@@ -159,16 +158,16 @@ impl ChildWorker {
         Self { child, lines }
     }
 
-    /// The next line; nothing if none comes.
-    pub(crate) async fn line(&mut self, within: Duration) -> Option<Line> {
-        tokio::time::timeout(within, self.lines.recv()).await.ok().flatten()
+    /// The next line; nothing if the child has ended.
+    pub(crate) async fn line(&mut self) -> Option<Line> {
+        awaited("a line of the child", self.lines.recv()).await
     }
 
-    /// The next so many claims. Panics if they do not come.
-    pub(crate) async fn claims(&mut self, count: usize, within: Duration) -> Vec<Claimed> {
+    /// The next so many claims. Panics if the child ends before.
+    pub(crate) async fn claims(&mut self, count: usize) -> Vec<Claimed> {
         let mut claims = Vec::new();
         while claims.len() < count {
-            match self.line(within).await {
+            match self.line().await {
                 Some(Line::Claimed(claimed)) => claims.push(claimed),
                 Some(_) => {}
                 None => panic!("the child was handed out {} tasks, not {count}", claims.len()),
@@ -177,15 +176,32 @@ impl ChildWorker {
         claims
     }
 
-    /// Every claim that was printed and not read yet.
+    /// Every claim that it printed and that was not read yet, until it is quiet for so long.
     pub(crate) async fn further_claims(&mut self, quiet: Duration) -> Vec<Claimed> {
         let mut claims = Vec::new();
-        while let Some(line) = self.line(quiet).await {
+        while let Ok(Some(line)) = tokio::time::timeout(quiet, self.lines.recv()).await {
             if let Line::Claimed(claimed) = line {
                 claims.push(claimed);
             }
         }
         claims
+    }
+
+    /// Every claim that it printed before its end.
+    pub(crate) async fn last_claims(&mut self) -> Vec<Claimed> {
+        let mut claims = Vec::new();
+        while let Some(line) = self.line().await {
+            if let Line::Claimed(claimed) = line {
+                claims.push(claimed);
+            }
+        }
+        claims
+    }
+
+    /// Tells it to finish its work, for [`Job::Claim`]. A stopped one does once it goes on.
+    pub(crate) fn finish(&mut self) {
+        let stdin = self.child.stdin.as_mut().expect("stdin is piped");
+        stdin.write_all(b"\n").expect("the child is there");
     }
 
     /// Sends it a signal.
@@ -196,8 +212,7 @@ impl ChildWorker {
     /// Kills it, as `kill -9` does.
     pub(crate) async fn kill(&mut self) {
         self.signal(Signal::KILL);
-        let ended = server::wait(&mut self.child, Duration::from_secs(5)).await;
-        ended.expect("what is killed ends");
+        server::wait(&mut self.child).await;
     }
 }
 
@@ -235,7 +250,9 @@ async fn carry_out(orders: &Orders) -> Result<(), tonic::Status> {
             }
             say(&Line::Open);
             say_all(&claimed);
-            tokio::time::sleep(orders.works_for).await;
+            if std::io::stdin().read_line(&mut String::new()).unwrap_or(0) == 0 {
+                return Ok(()); // Nobody is there any more to tell it anything.
+            }
             for claimed in &claimed {
                 let held = Held::of(claimed);
                 let request = v1::CompleteRequest {

@@ -136,15 +136,14 @@ impl Crew {
         self.workers.spawn(worker.run(way));
     }
 
-    /// Ends the producers, has the workers complete everything, and ends them too. Panics if
-    /// anything is left after `within`.
-    pub(crate) async fn drain(mut self, client: &Recorded, within: Duration) -> Tally {
+    /// Ends the producers, has the workers complete everything, and ends them too.
+    pub(crate) async fn drain(mut self, client: &Recorded) -> Tally {
         self.stop_producing.send_replace(true);
         while let Some(ended) = self.producers.join_next().await {
             ended.expect("a producer does not panic");
         }
         self.temper.send_replace(Temper::default());
-        until(within, "every task has ended", async || {
+        until("every task has ended", async || {
             let stats = calls::stats(&client.tasks, &self.shared.queue).await.ok()?;
             (stats.pending == 0 && stats.in_flight == 0).then_some(())
         })
@@ -158,6 +157,11 @@ impl Crew {
             resolved: self.shared.resolved.load(Ordering::Relaxed),
             errors: self.shared.errors.load(Ordering::Relaxed),
         }
+    }
+
+    /// Waits until more outcomes were acknowledged than that: there is load.
+    pub(crate) async fn resolved_more_than(&self, before: usize) {
+        until("there is load", async || (self.resolved() > before).then_some(())).await;
     }
 
     /// Outcomes that were acknowledged so far.

@@ -16,11 +16,7 @@ pub(super) fn of_status(status: &Status) -> Answer {
 /// The same, of one item of a batch.
 pub(super) fn of_item(error: &v1::ItemError) -> Answer {
     let unknown = error.metadata.get("outcome_unknown").is_some_and(|value| value == "true");
-    if unknown || error.reason() == v1::ErrorReason::Internal {
-        Answer::Unknown
-    } else {
-        Answer::Refused
-    }
+    if unknown { Answer::Unknown } else { Answer::Refused }
 }
 
 pub(super) fn enqueue_of(task: &v1::Task) -> Operation {

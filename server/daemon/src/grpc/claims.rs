@@ -6,13 +6,12 @@ use crate::{
     status::{Refusal, engine_status},
 };
 use futures::{Stream, StreamExt as _};
-use rdq_engine::{Action, ClaimRequest, ClaimedTask, Engine, FollowRequest, ResolveRequest};
+use rdq_engine::{ClaimRequest, ClaimedTask, Engine, FollowRequest};
 use rdq_proto::{time, v1};
 use rdq_spi::DueHints;
 use std::{
     pin::Pin,
     task::{Context, Poll},
-    time::Duration,
 };
 use tonic::Status;
 
@@ -70,20 +69,7 @@ impl Stream for Once {
 
 impl Drop for Once {
     fn drop(&mut self) {
-        let releases: Vec<_> = self.tasks.take().into_iter().flatten().map(release).collect();
-        if !releases.is_empty() {
-            let engine = self.engine.clone();
-            tokio::spawn(async move { engine.resolve_batch(releases).await });
-        }
-    }
-}
-
-fn release(claim: ClaimedTask) -> ResolveRequest {
-    ResolveRequest {
-        task_id: claim.task.id,
-        token: claim.token,
-        action: Action::Release { delay: Duration::ZERO },
-        decided_fail: false,
+        self.engine.give_back(self.tasks.take().unwrap_or_default());
     }
 }
 
@@ -97,4 +83,38 @@ pub(super) fn hints(hints: DueHints, keep_alive: KeepAlive) -> Answers<v1::WaitD
         let due_in = (!hint.due_in.is_zero()).then(|| time::duration(hint.due_in));
         Some((Ok(v1::WaitDueResponse { queue: hint.queue.into(), due_in }), hints))
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grpc::task_service::Tasks;
+    use rdq_engine::EngineOptions;
+    use rdq_proto::v1::task_service_server::TaskService as _;
+    use rdq_spi::QueueName;
+
+    #[tokio::test]
+    async fn a_drain_waits_until_claims_that_never_left_are_back() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let url = format!("sqlite:{}", folder.path().join("rdq.db").display());
+        let storage = rdq_store::open(&url).await.expect("it opens");
+        let engine = Engine::start(storage, EngineOptions::default()).await.expect("it starts");
+        let task = v1::Task { queue: "q".into(), handler_ref: "h".into(), ..v1::Task::default() };
+        let task = prost::Message::encode_to_vec(&task).into();
+        let tasks = Tasks::new(engine.clone(), KeepAlive(std::time::Duration::from_secs(1)));
+        let request = tonic::Request::new(v1::EnqueueRequest { task });
+        tasks.enqueue(request).await.expect("admitted");
+        let request = v1::ClaimDueRequest {
+            queues: vec!["q".into()],
+            worker_id: "w".into(),
+            ..v1::ClaimDueRequest::default()
+        };
+
+        drop(once(&engine, &request).await.expect("claimed"));
+        engine.drain().await;
+
+        let storage = rdq_store::open(&url).await.expect("it opens");
+        let stats = storage.stats(QueueName::stored("q")).await.expect("stats");
+        assert_eq!((stats.ready, stats.in_flight), (1, 0));
+    }
 }

@@ -1,14 +1,14 @@
-//! Positions of keyset pages. All lists run from the newest to the oldest by a number that only
+//! Positions of keyset pages, for storages whose lists are ordered by one number. All lists run from the newest to the oldest by a number that only
 //! grows, so one number says where to go on, and what is newer than the first page never comes.
 
+use crate::{Position, QueueName, StorageError};
 use bytes::Bytes;
-use rdq_spi::{Position, QueueName, StorageError};
 
 const VERSION: u8 = 1;
 
 /// Which list a position belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum List {
+pub enum List {
     /// Tasks by admission.
     Tasks = 1,
     /// Dead letters by death.
@@ -16,7 +16,7 @@ pub(crate) enum List {
 }
 
 /// The number that the page stays below; above all numbers if there is no position.
-pub(crate) fn decode(
+pub fn decode(
     list: List,
     queue: &QueueName,
     position: Option<&Position>,
@@ -31,7 +31,7 @@ pub(crate) fn decode(
 }
 
 /// The position of a page below this number.
-pub(crate) fn encode(list: List, queue: &QueueName, before: i64) -> Position {
+pub fn encode(list: List, queue: &QueueName, before: i64) -> Position {
     let mut bytes = head_of(list, queue);
     bytes.extend(before.to_be_bytes());
     Position(Bytes::from(bytes))
@@ -42,7 +42,7 @@ fn head_of(list: List, queue: &QueueName) -> Vec<u8> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, reason = "a panic is how a test reports")]
 mod tests {
     use super::*;
 

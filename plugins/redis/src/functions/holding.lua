@@ -1,0 +1,147 @@
+-- What becomes of claims: kept, ended by their holder, or taken away by a cancellation.
+
+local CLAIM_REF = '>i8c8Bc0'
+local EXTEND = '>i8i8BBi8c8Bc0'
+local RESOLUTION = '>BBBBBi8BI4i8c8Bc0I4c0'
+local SUCCEED, RETRY, DIE, GIVE_BACK = 0, 1, 2, 3
+local OK, REPLAYED, NOT_FOUND, STALE, STALE_CANCELLED, STALE_EXPIRED = 0, 1, 2, 3, 4, 5
+
+-- Where a claim stands: OK if it holds the task, REPLAYED if this call ended it, or the refusal.
+local function standing(tx, r, generation, nonce, is_strict, call)
+  if r.generation ~= generation or r.nonce ~= nonce then return STALE end
+  if r.ending == ENDING_CANCELLED then return STALE_CANCELLED end
+  if r.ending == ENDING_EXPIRED then return STALE_EXPIRED end
+  if r.ending ~= ENDING_NONE then return r.ending == call and REPLAYED or STALE end
+  if r.status ~= IN_FLIGHT or (is_strict and r.due <= tx.now) then return STALE end
+  return OK
+end
+
+local function set_lease_end(_, r, at) r.due = at end
+
+local function extend_leases(keys, args)
+  local tx = begin(keys)
+  local calls, ids = {}, {}
+  for at = 1, #args, 2 do
+    local c = { progress = args[at + 1] }
+    c.lease, c.held_max, c.is_strict, c.has_progress, c.generation, c.nonce, c.id =
+      struct.unpack(EXTEND, args[at])
+    calls[#calls + 1], ids[#ids + 1] = c, c.id
+  end
+  fetch(tx, ids)
+  local answers = {}
+  for n, c in ipairs(calls) do
+    local r = find(tx, c.id)
+    local code, ends_at = NOT_FOUND, 0
+    if r then code = standing(tx, r, c.generation, c.nonce, c.is_strict == 1, -1) end
+    if code == OK then
+      ends_at = instant(tx.now + c.lease)
+      if c.held_max >= 0 then ends_at = math.min(ends_at, instant(r.claimed_at + c.held_max)) end
+      change(tx, r, set_lease_end, ends_at)
+      if c.has_progress == 1 then set_progress(tx, r, c.progress) end
+    end
+    answers[n] = struct.pack('>Bi8I8', code, ends_at, math.max(ends_at - tx.now, 0))
+  end
+  finish(tx)
+  return answers
+end
+
+local function resolve_record(tx, r, c)
+  if c.outcome == SUCCEED then
+    append(tx, r, SUCCESS, c)
+    set_result(tx, r, c.result)
+    end_as(tx, r, SUCCEEDED)
+  elseif c.outcome == RETRY then
+    append(tx, r, RETRYABLE_FAILURE, c)
+    wait_until(tx, r, moment(tx, c.is_delay, c.due))
+  elseif c.outcome == DIE then
+    append(tx, r, PERMANENT_FAILURE, c)
+    end_as(tx, r, DEAD)
+  else
+    wait_until(tx, r, math.max(moment(tx, c.is_delay, c.due), tx.now))
+  end
+  r.ending, r.ending_status, r.ending_due = c.call, r.status, r.due
+end
+
+local function resolve_one(tx, c)
+  local r = find(tx, c.id)
+  if not r then return struct.pack('>BBi8', NOT_FOUND, 0, 0) end
+  local code = standing(tx, r, c.generation, c.nonce, c.is_strict == 1, c.call)
+  if code == REPLAYED then return struct.pack('>BBi8', code, r.ending_status, r.ending_due) end
+  if code ~= OK then return struct.pack('>BBi8', code, 0, 0) end
+  if c.outcome == SUCCEED and c.forgets == 1 then
+    remove(tx, r)
+    return struct.pack('>BBi8', OK, SUCCEEDED, 0)
+  end
+  change(tx, r, resolve_record, c)
+  return struct.pack('>BBi8', OK, r.ending_status, r.ending_due)
+end
+
+local function resolve(keys, args)
+  local tx = begin(keys)
+  local calls, ids = {}, {}
+  for at = 1, #args, 4 do
+    local c = { light = args[at + 1], heavy = args[at + 2], result = args[at + 3] }
+    local has_error
+    c.call, c.outcome, c.is_strict, c.forgets, c.is_delay, c.due, has_error, c.weight, c.generation,
+      c.nonce, c.id, c.error_type = struct.unpack(RESOLUTION, args[at])
+    c.has_error = has_error == 1
+    calls[#calls + 1], ids[#ids + 1] = c, c.id
+  end
+  fetch(tx, ids)
+  local answers = {}
+  for n, c in ipairs(calls) do answers[n] = resolve_one(tx, c) end
+  finish(tx)
+  return answers
+end
+
+-- How much of each lease is left; -1 for a claim that is not live.
+local function live_claims(keys, args)
+  local tx = begin(keys)
+  local calls, ids = {}, {}
+  for n, packed in ipairs(args) do
+    local c = {}
+    c.generation, c.nonce, c.id = struct.unpack(CLAIM_REF, packed)
+    calls[n], ids[n] = c, c.id
+  end
+  fetch(tx, ids)
+  local answers = {}
+  for n, c in ipairs(calls) do
+    local r = find(tx, c.id)
+    local is_live = r and standing(tx, r, c.generation, c.nonce, true, -1) == OK
+    answers[n] = is_live and r.due - tx.now or -1
+  end
+  return answers
+end
+
+local function cancel_record(tx, r)
+  if r.status == IN_FLIGHT then
+    append(tx, r, OUTCOME_CANCELLED, report('', ''))
+    r.ending = ENDING_CANCELLED
+  end
+  end_as(tx, r, CANCELLED)
+end
+
+-- The status of each, and 10 more if this call made it so; -1 for a task that is not there.
+local function cancel(keys, args)
+  local tx = begin(keys)
+  fetch(tx, args)
+  local answers = {}
+  for n, id in ipairs(args) do
+    local r = find(tx, id)
+    if not r then
+      answers[n] = -1
+    elseif r.status > IN_FLIGHT then
+      answers[n] = r.status
+    else
+      change(tx, r, cancel_record)
+      answers[n] = 10 + CANCELLED
+    end
+  end
+  finish(tx)
+  return answers
+end
+
+register('extend_leases', extend_leases, DRAINS)
+register('resolve', resolve, DRAINS)
+register('live_claims', live_claims, READS)
+register('cancel', cancel, DRAINS)

@@ -1,0 +1,35 @@
+-- Configurations of queues, secrets that servers share, and the check that writes go through.
+
+local function put_queue(keys, args)
+  local tx = begin(keys)
+  redis.call('HSET', keys[CONFIGS], args[1], struct.pack('>i8', tx.now) .. args[2])
+  finish(tx)
+  return tx.now
+end
+
+local function queue_records(keys)
+  return redis.call('HGETALL', keys[CONFIGS])
+end
+
+-- -1 for a queue that holds tasks, else whether there was a configuration.
+local function delete_queue(keys, args)
+  local tx = begin(keys)
+  if not is_empty(tx, args[1]) then return -1 end
+  return redis.call('HDEL', keys[CONFIGS], args[1])
+end
+
+local function shared_secret(keys, args)
+  redis.call('HSETNX', keys[SECRETS], args[1], args[2])
+  return redis.call('HGET', keys[SECRETS], args[1])
+end
+
+local function touch(keys)
+  finish(begin(keys))
+  return 0
+end
+
+register('put_queue', put_queue, NEEDS_SPACE)
+register('queue_records', queue_records, READS)
+register('delete_queue', delete_queue, DRAINS)
+register('shared_secret', shared_secret, NEEDS_SPACE)
+register('touch', touch, NEEDS_SPACE)

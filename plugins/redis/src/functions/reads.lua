@@ -1,0 +1,92 @@
+-- What is answered without writing: tasks, counts, names.
+
+local LIST = '>bi8I4I8BBc0'
+-- Priorities among which the oldest due task is looked for.
+local PRIORITIES_MAX = 1000
+
+local function get(keys, args)
+  local tx = begin(keys)
+  local r = find(tx, args[1])
+  if not r then return {} end
+  return fill_bodies(tx, { r }, { (answer_of(tx, r, PART_WHOLE)) })
+end
+
+local function list(keys, args)
+  local tx = begin(keys)
+  local p, status = {}, nil
+  status, p.before, p.limit, p.bytes_max, p.part, p.queue = struct.unpack(LIST, args[1])
+  return page(tx, p.queue, ADMITTED, p, function(r) return status < 0 or r.status == status end)
+end
+
+-- The due time of the oldest task that is pending and due: the first of each priority is its
+-- oldest.
+local function oldest_due(tx, queue)
+  local oldest
+  local from, to = '[' .. lane_of(queue, READY), '(' .. lane_end(queue, READY)
+  for _ = 1, PRIORITIES_MAX do
+    local first = redis.call('ZRANGEBYLEX', tx.keys[INDEX], from, to, 'LIMIT', 0, 1)[1]
+    if not first then break end
+    local priority, due = struct.unpack('>I4I8', key_of(first, queue, 1, 12))
+    due = due + INSTANT_MIN
+    if not oldest or due < oldest then oldest = due end
+    if priority == COUNT_MAX then break end
+    from = '[' .. lane_of(queue, READY) .. struct.pack('>I4', priority + 1)
+  end
+  local first = range(tx, queue, DELAYED, 1)[1]
+  local due = first and timer_at(first, queue)
+  if due and due <= tx.now and (not oldest or due < oldest) then oldest = due end
+  return oldest
+end
+
+local function stats(keys, args)
+  local tx = begin(keys)
+  local queue = args[1]
+  local due_delayed, due_leased = due_count(tx, queue, DELAYED), due_count(tx, queue, LEASED)
+  local lapsed = count(tx, queue, LAPSED)
+  local oldest = oldest_due(tx, queue)
+  return {
+    count(tx, queue, READY) + due_delayed,
+    count(tx, queue, DELAYED) - due_delayed,
+    lapsed + count(tx, queue, LEASED),
+    lapsed + due_leased,
+    count(tx, queue, FINISHED[DEAD]),
+    count(tx, queue, FINISHED[SUCCEEDED]),
+    count(tx, queue, FINISHED[CANCELLED]),
+    oldest and math.max(tx.now - oldest, 0) or -1,
+  }
+end
+
+-- Per queue, how long until something is due and until the first later moment; -1 for nothing.
+local function due_times(keys, args)
+  local tx = begin(keys)
+  local answers = {}
+  for _, queue in ipairs(args) do
+    local due, later = next_due(tx, queue)
+    answers[#answers + 1] = due and math.max(due - tx.now, 0) or -1
+    answers[#answers + 1] = later and later - tx.now or -1
+  end
+  return answers
+end
+
+-- The queues that hold tasks and those that have a configuration, after a name; unsorted.
+local function queue_names(keys, args)
+  local tx = begin(keys)
+  local after, limit = args[1], tonumber(args[2])
+  local names = redis.call('HKEYS', tx.keys[CONFIGS])
+  -- A name is followed by NUL in its members, and 1 stands in no name.
+  local from = after == '' and '-' or '(' .. after .. '\1'
+  for _ = 1, limit do
+    local first = redis.call('ZRANGEBYLEX', tx.keys[INDEX], from, '+', 'LIMIT', 0, 1)[1]
+    if not first then break end
+    local name = string.match(first, '^(%Z*)')
+    names[#names + 1] = name
+    from = '(' .. name .. '\1'
+  end
+  return names
+end
+
+register('get', get, READS)
+register('list', list, READS)
+register('stats', stats, READS)
+register('due_times', due_times, READS)
+register('queue_names', queue_names, READS)

@@ -1,0 +1,114 @@
+-- What every function begins and ends with: one instant, records read once, and writes that are
+-- collected and sent last. A function that fails before `finish` has changed nothing, and nothing
+-- in `finish` can fail: Redis has no rollback.
+
+local SCHEMA = 1
+local STATE = '>Bi8i8i8i8i8i8'
+local STATE_KEY, TASKS, BODIES, HISTORY, INDEX, SERVED, CONFIGS, SECRETS = 1, 2, 3, 4, 5, 6, 7, 8
+-- Lua passes so many arguments to a command at most; even, since some come in pairs.
+local ARGUMENTS_MAX = 2000
+
+-- The clock now: the host's, but if that was set back, ours goes on at half speed until the host
+-- has caught up. It never runs backwards, and what waits is late but not stuck.
+local function advance(now, host_then, host)
+  if host >= now then return host, host end
+  local passed = host - host_then
+  if passed < 0 then return now, host end
+  -- The odd millisecond stays for the next time, so that frequent readings do not stop it.
+  local odd = passed % 2
+  return now + (passed - odd) / 2, host - odd
+end
+
+local function begin(keys)
+  local tx = {
+    keys = keys,
+    records = {}, -- by id; false is a task that is not there
+    changed = {}, -- ids
+    writes = { [BODIES] = {}, [HISTORY] = {}, [SERVED] = {} }, -- by field; false deletes
+    index = {}, -- by member; false removes
+    news = {}, -- by queue: when something of it is due
+    emptied = {}, -- queues that a task was removed from
+    removed = 0, -- tasks, and records of their histories
+  }
+  -- Read once: on older servers it moves within a call.
+  local time = redis.call('TIME')
+  local host = time[1] * 1000 + math.floor(time[2] / 1000)
+  local stored = redis.call('GET', keys[STATE_KEY])
+  if stored then
+    local version
+    version, tx.now, tx.host, tx.admitted, tx.finished, tx.generation, tx.turns =
+      struct.unpack(STATE, stored)
+    if version ~= SCHEMA then error('RDQSCHEMA ' .. version, 0) end
+    tx.now, tx.host = advance(tx.now, tx.host, host)
+  else
+    tx.now, tx.host = host, host
+    tx.admitted, tx.finished, tx.generation, tx.turns = 0, 0, 0, 0
+  end
+  return tx
+end
+
+local function send(command, key, arguments)
+  for first = 1, #arguments, ARGUMENTS_MAX do
+    local last = math.min(first + ARGUMENTS_MAX - 1, #arguments)
+    redis.call(command, key, unpack(arguments, first, last))
+  end
+end
+
+local function send_fields(key, fields)
+  local set, deleted = {}, {}
+  for field, value in pairs(fields) do
+    if value then
+      set[#set + 1] = field
+      set[#set + 1] = value
+    else
+      deleted[#deleted + 1] = field
+    end
+  end
+  send('HDEL', key, deleted)
+  send('HSET', key, set)
+end
+
+-- Sends what the index is to become, so that a range shows it.
+local function send_index(tx)
+  local added, removed = {}, {}
+  for member, stays in pairs(tx.index) do
+    if stays then
+      added[#added + 1] = 0
+      added[#added + 1] = member
+    else
+      removed[#removed + 1] = member
+    end
+  end
+  send('ZREM', tx.keys[INDEX], removed)
+  send('ZADD', tx.keys[INDEX], added)
+  tx.index = {}
+end
+
+local function send_state(tx)
+  local state = struct.pack(
+    STATE, SCHEMA, tx.now, tx.host, tx.admitted, tx.finished, tx.generation, tx.turns)
+  redis.call('SET', tx.keys[STATE_KEY], state)
+end
+
+-- Tells those who wait, last of all. The channel has the name of the state's key.
+local function send_news(tx)
+  local parts = {}
+  for queue, at in pairs(tx.news) do
+    parts[#parts + 1] = struct.pack('>I8Bc0', math.max(at - tx.now, 0), #queue, queue)
+  end
+  if #parts > 0 then redis.call('PUBLISH', tx.keys[STATE_KEY], table.concat(parts)) end
+end
+
+local function news(tx, queue, at)
+  local known = tx.news[queue]
+  if not known or at < known then tx.news[queue] = at end
+end
+
+-- What a full server refuses is what makes it fuller: work that is there can always be drained.
+local NEEDS_SPACE, DRAINS, READS = {}, { 'allow-oom' }, { 'no-writes', 'allow-oom' }
+
+local function register(name, callback, flags)
+  redis.register_function({
+    function_name = LIBRARY .. '_' .. name, callback = callback, flags = flags,
+  })
+end

@@ -1,0 +1,360 @@
+//! `impl Storage`: one short method per operation. Each is one call of a function of the same name,
+//! for the whole batch.
+
+use crate::{
+    config::{OpenError, RedisConfig},
+    connections::Connections,
+    errors::{Access, corrupt},
+    hints::Hints,
+    packing::Unpacker,
+    replies::{Reply, next},
+    requests::{self, Args},
+    rows, start,
+};
+use async_trait::async_trait;
+use bytes::Bytes;
+use rdq_spi::{
+    Admission, Cancelled, Capabilities, Claim, ClaimParams, ClaimRef, Claimed, DlqListParams,
+    DueHints, Durability, ExtendParams, Extended, ListParams, NewTask, Page, PurgeParams,
+    QueueConfig, QueueName, QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result,
+    StaleDetail, Step, Storage, StorageError, SweepParams, Swept, Task, TaskId, TaskStatus,
+    Timestamp,
+    keyset::{self, List},
+};
+use std::{sync::Arc, time::Duration};
+
+use Access::{Reads, Writes};
+
+/// Tasks in a Redis or Valkey server, which several processes may share.
+#[derive(Debug)]
+pub struct RedisStorage {
+    config: RedisConfig,
+    connections: Arc<Connections>,
+    hints: Hints,
+    durability: Durability,
+}
+
+impl RedisStorage {
+    /// Connects to the server and checks that it can be trusted with tasks.
+    pub async fn connect(config: RedisConfig) -> Result<Self, OpenError> {
+        let (connections, durability) = start::open(&config).await?;
+        Ok(Self { config, connections: Arc::new(connections), hints: Hints::new(), durability })
+    }
+
+    /// Calls a function and takes its answer apart.
+    async fn call<T>(
+        &self,
+        operation: &'static str,
+        access: Access,
+        args: Args,
+        read: impl FnOnce(Reply) -> Option<T>,
+    ) -> Result<T> {
+        let reply = self.connections.call(operation, access, args).await?;
+        read(reply).ok_or_else(|| corrupt(operation, "answer"))
+    }
+
+    /// The same for a batch: each item has its own answer, in their order.
+    async fn call_each<K, T>(
+        &self,
+        operation: &'static str,
+        access: Access,
+        items: Vec<K>,
+        args: Args,
+        read: impl Fn(Reply, &K) -> Option<T>,
+    ) -> Result<Vec<T>> {
+        let read = |reply: Reply| {
+            let answers: Vec<_> =
+                reply.list()?.zip(&items).map(|(it, item)| read(Reply(it), item)).collect();
+            (answers.len() == items.len()).then_some(answers)?.into_iter().collect()
+        };
+        self.call(operation, access, args, read).await
+    }
+}
+
+#[async_trait]
+impl Storage for RedisStorage {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            durability: self.durability,
+            notify: true,
+            filter_pushdown: true,
+            batch_enqueue: true,
+        }
+    }
+
+    async fn ping(&self) -> Result<()> {
+        self.call("touch", Writes, Args::new(), |_| Some(())).await
+    }
+
+    async fn close(&self) {
+        self.connections.close();
+        self.hints.close();
+    }
+
+    async fn enqueue(&self, tasks: Vec<NewTask>) -> Result<Vec<Result<Admission>>> {
+        let ids = tasks.iter().map(|task| task.id.clone()).collect();
+        let mut args = Args::with_capacity(3 * tasks.len());
+        for task in tasks {
+            requests::new_task(&mut args, task);
+        }
+        self.call_each("enqueue", Writes, ids, args, |reply, id: &TaskId| {
+            let answer = reply.number()?;
+            let admission =
+                |created| Some(Admission { created, status: TaskStatus::of_number(answer / 10)? });
+            Some(match answer % 10 {
+                1 => Ok(admission(true)?),
+                2 => Ok(admission(false)?),
+                3 => Err(StorageError::IdConflict { task_id: id.clone() }),
+                _ => return None,
+            })
+        })
+        .await
+    }
+
+    async fn claim_due(&self, claims: Vec<ClaimParams>) -> Result<Vec<Result<Claimed>>> {
+        let mut args = Args::new();
+        for params in &claims {
+            requests::claim(&mut args, params);
+        }
+        self.call_each("claim_due", Writes, claims, args, |reply, _| claimed(reply).map(Ok)).await
+    }
+
+    async fn extend_leases(&self, leases: Vec<ExtendParams>) -> Result<Vec<Result<Extended>>> {
+        let ids = leases.iter().map(|params| params.claim.task_id.clone()).collect();
+        let mut args = Args::with_capacity(2 * leases.len());
+        for params in leases {
+            requests::extend(&mut args, params);
+        }
+        self.call_each("extend_leases", Writes, ids, args, extended).await
+    }
+
+    async fn resolve(&self, resolutions: Vec<Resolution>) -> Result<Vec<Result<Resolved>>> {
+        let ids = resolutions.iter().map(|it| it.claim.task_id.clone()).collect();
+        let mut args = Args::with_capacity(4 * resolutions.len());
+        for resolution in resolutions {
+            requests::resolution(&mut args, resolution);
+        }
+        self.call_each("resolve", Writes, ids, args, resolved).await
+    }
+
+    async fn live_claims(&self, claims: Vec<ClaimRef>) -> Result<Vec<Option<Duration>>> {
+        let args = claims.iter().map(requests::claim_ref).collect();
+        self.call_each("live_claims", Reads, claims, args, |reply, _| {
+            Some(u64::try_from(reply.number()?).ok().map(Duration::from_millis))
+        })
+        .await
+    }
+
+    async fn cancel(&self, tasks: Vec<TaskId>) -> Result<Vec<Result<Cancelled>>> {
+        let args = tasks.iter().map(|id| bytes_of(id.as_str())).collect();
+        self.call_each("cancel", Writes, tasks, args, |reply, id| {
+            let answer = reply.number()?;
+            if answer < 0 {
+                return Some(Err(not_found(id)));
+            }
+            let status = TaskStatus::of_number(answer % 10)?;
+            Some(Ok(Cancelled { status, changed: answer >= 10 }))
+        })
+        .await
+    }
+
+    async fn get(&self, task: TaskId) -> Result<Task> {
+        let args = vec![bytes_of(task.as_str())];
+        let found = self.call("get", Reads, args, |reply| reply.each(rows::task)).await?;
+        found.into_iter().next().ok_or_else(|| not_found(&task))
+    }
+
+    async fn list(&self, params: ListParams) -> Result<Page> {
+        let before = keyset::decode(List::Tasks, &params.queue, params.position.as_ref())?;
+        let args = requests::list(&params, before);
+        self.call("list", Reads, args, |reply| page(List::Tasks, &params.queue, reply)).await
+    }
+
+    async fn dlq_list(&self, params: DlqListParams) -> Result<Page> {
+        let list = List::DeadLetters;
+        let before = keyset::decode(list, &params.queue, params.position.as_ref())?;
+        let args = requests::dlq_list(&params, before);
+        self.call("dlq_list", Reads, args, |reply| page(list, &params.queue, reply)).await
+    }
+
+    async fn redrive(&self, params: RedriveParams) -> Result<Step> {
+        let list = List::DeadLetters;
+        let before = keyset::decode(list, &params.queue, params.position.as_ref())?;
+        let args = requests::redrive(&params, before);
+        self.call("redrive", Writes, args, |reply| step(&params.queue, reply)).await
+    }
+
+    async fn purge(&self, params: PurgeParams) -> Result<Step> {
+        let list = List::DeadLetters;
+        let before = keyset::decode(list, &params.queue, params.position.as_ref())?;
+        let args = requests::purge(&params, before);
+        self.call("purge", Writes, args, |reply| step(&params.queue, reply)).await
+    }
+
+    async fn stats(&self, queue: QueueName) -> Result<QueueStats> {
+        self.call("stats", Reads, vec![bytes_of(queue.as_str())], stats).await
+    }
+
+    async fn sweep(&self, params: SweepParams) -> Result<Swept> {
+        self.call("sweep", Writes, requests::sweep(&params), |reply| {
+            let mut parts = reply.list()?;
+            let (expired, removed) = (next(&mut parts)?.count()?, next(&mut parts)?.count()?);
+            Some(Swept { expired, removed, more: next(&mut parts)?.number()? == 1 })
+        })
+        .await
+    }
+
+    async fn queue_names(&self, after: Option<QueueName>, limit: u32) -> Result<Vec<QueueName>> {
+        let after = after.as_ref().map_or("", QueueName::as_str);
+        let args = vec![bytes_of(after), bytes_of(&limit.to_string())];
+        let mut names =
+            self.call("queue_names", Reads, args, |reply| reply.each(Reply::text)).await?;
+        names.retain(|name| name.as_str() > after);
+        names.sort_unstable();
+        names.dedup();
+        Ok(names.into_iter().take(limit as usize).map(QueueName::stored).collect())
+    }
+
+    async fn put_queue(&self, queue: QueueName, config: QueueConfig) -> Result<QueueRecord> {
+        let json = serde_json::to_vec(&config).map_err(|error| StorageError::Internal {
+            operation: "put_queue",
+            source: error.into(),
+        })?;
+        let args = vec![bytes_of(queue.as_str()), json.into()];
+        let stored_at = self.call("put_queue", Writes, args, |reply| reply.number()).await?;
+        Ok(QueueRecord { queue, config, updated_at: Timestamp::from_millis(stored_at) })
+    }
+
+    async fn queue_records(&self) -> Result<Vec<QueueRecord>> {
+        let mut records = self.call("queue_records", Reads, Args::new(), queue_records).await?;
+        records.sort_unstable_by(|a, b| a.queue.cmp(&b.queue));
+        Ok(records)
+    }
+
+    async fn delete_queue(&self, queue: QueueName) -> Result<bool> {
+        let args = vec![bytes_of(queue.as_str())];
+        match self.call("delete_queue", Writes, args, |reply| reply.number()).await? {
+            ..0 => Err(StorageError::QueueNotEmpty { queue }),
+            removed => Ok(removed > 0),
+        }
+    }
+
+    async fn shared_secret(&self, name: &str, candidate: Vec<u8>) -> Result<Vec<u8>> {
+        let args = vec![bytes_of(name), candidate.into()];
+        self.call("shared_secret", Writes, args, |reply| Some(reply.bytes()?.into())).await
+    }
+
+    async fn wait_due(&self, queues: Vec<QueueName>) -> Result<DueHints> {
+        self.connections.check_open()?;
+        Ok(self.hints.subscribe(&self.config, &self.connections, &queues).await)
+    }
+}
+
+fn bytes_of(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+fn not_found(task: &TaskId) -> StorageError {
+    StorageError::NotFound { task_id: task.clone() }
+}
+
+/// Where a claim stood when a call named it; the codes are those of `functions/holding.lua`.
+enum Standing {
+    Holds,
+    Replayed,
+    Refused(StorageError),
+}
+
+fn standing(code: u8, task: &TaskId) -> Option<Standing> {
+    let stale =
+        |detail| Standing::Refused(StorageError::StaleClaim { task_id: task.clone(), detail });
+    Some(match code {
+        0 => Standing::Holds,
+        1 => Standing::Replayed,
+        2 => Standing::Refused(not_found(task)),
+        3 => stale(None),
+        4 => stale(Some(StaleDetail::Cancelled)),
+        5 => stale(Some(StaleDetail::Expired)),
+        _ => return None,
+    })
+}
+
+fn claimed(reply: Reply) -> Option<Claimed> {
+    let mut parts = reply.list()?;
+    let due_in = next(&mut parts)?.number()?;
+    let claims: Vec<Claim> = next(&mut parts)?.each(rows::claim)?;
+    let next_due_in = u64::try_from(due_in).ok().map(Duration::from_millis);
+    Some(Claimed { claims, next_due_in })
+}
+
+fn extended(reply: Reply, task: &TaskId) -> Option<Result<Extended>> {
+    let answer = reply.bytes()?;
+    let mut from = Unpacker(&answer);
+    if let Standing::Refused(error) = standing(from.u8()?, task)? {
+        return Some(Err(error));
+    }
+    let lease_expires_at = from.timestamp()?;
+    let remaining = Duration::from_millis(from.i64()?.try_into().ok()?);
+    Some(Ok(Extended { lease_expires_at, remaining }))
+}
+
+fn resolved(reply: Reply, task: &TaskId) -> Option<Result<Resolved>> {
+    let answer = reply.bytes()?;
+    let mut from = Unpacker(&answer);
+    let replayed = match standing(from.u8()?, task)? {
+        Standing::Holds => false,
+        Standing::Replayed => true,
+        Standing::Refused(error) => return Some(Err(error)),
+    };
+    let status = TaskStatus::of_number(from.u8()?)?;
+    let due = from.timestamp()?;
+    let next_attempt_at = (status == TaskStatus::Pending).then_some(due);
+    Some(Ok(Resolved { status, next_attempt_at, replayed }))
+}
+
+fn page(list: List, queue: &QueueName, reply: Reply) -> Option<Page> {
+    let mut parts = reply.list()?;
+    let rest = next(&mut parts)?.number()?;
+    let tasks = next(&mut parts)?.each(rows::task)?;
+    let next = (rest >= 0).then(|| keyset::encode(list, queue, rest));
+    Some(Page { tasks, next })
+}
+
+fn step(queue: &QueueName, reply: Reply) -> Option<Step> {
+    let mut parts = reply.list()?;
+    let (count, rest) = (next(&mut parts)?.count()?, next(&mut parts)?.number()?);
+    let next = (rest >= 0).then(|| keyset::encode(List::DeadLetters, queue, rest));
+    Some(Step { count, next })
+}
+
+fn stats(reply: Reply) -> Option<QueueStats> {
+    let mut parts = reply.list()?;
+    let mut count = || next(&mut parts)?.count();
+    let (ready, delayed, in_flight, lapsed) = (count()?, count()?, count()?, count()?);
+    let (dead, succeeded, cancelled) = (count()?, count()?, count()?);
+    let age = next(&mut parts)?.number()?;
+    let oldest_pending_age = u64::try_from(age).ok().map(Duration::from_millis);
+    Some(QueueStats {
+        ready,
+        delayed,
+        in_flight,
+        lapsed,
+        dead,
+        succeeded,
+        cancelled,
+        oldest_pending_age,
+    })
+}
+
+fn queue_records(reply: Reply) -> Option<Vec<QueueRecord>> {
+    let mut parts = reply.list()?;
+    let mut records = Vec::new();
+    while let Some(name) = next(&mut parts) {
+        let stored = next(&mut parts)?.bytes()?;
+        let mut from = Unpacker(&stored);
+        let updated_at = from.timestamp()?;
+        let config = serde_json::from_slice(from.0).ok()?;
+        records.push(QueueRecord { queue: QueueName::stored(name.text()?), config, updated_at });
+    }
+    Some(records)
+}

@@ -1,0 +1,1 @@
+DELETE FROM histories WHERE task = ?1;

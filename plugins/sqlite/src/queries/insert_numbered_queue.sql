@@ -1,0 +1,1 @@
+INSERT INTO queues (queue, name) VALUES (?1, ?2);
