@@ -14,10 +14,12 @@ pub mod redis;
 mod address;
 mod container;
 mod local;
+mod proxy;
 mod watchdog;
 mod way;
 
 pub use local::LocalServer;
+pub use proxy::Proxy;
 
 /// Why there is no server.
 #[derive(Debug, thiserror::Error)]

@@ -7,8 +7,6 @@ mod schema;
 
 #[path = "database/given.rs"]
 mod given;
-#[path = "database/proxy.rs"]
-mod proxy;
 
 #[path = "database/checks.rs"]
 mod checks;

@@ -5,18 +5,16 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod crew;
-mod proxy;
 mod servers;
 
 use crew::{Crew, claim_from, new_task, queue, resolution};
 use futures::StreamExt as _;
-use proxy::Proxy;
 use rdq_redis::{OpenError, RedisConfig, RedisStorage};
 use rdq_spi::{
     Call, Durability, ExtendParams, Moment, PurgeParams, RedriveParams, Selection, Storage as _,
     StorageError, TaskStatus,
 };
-use rdq_test_servers::{LocalServer, redis::Flavor};
+use rdq_test_servers::{LocalServer, Proxy, redis::Flavor};
 use servers::Served;
 use std::{sync::Arc, time::Duration};
 
@@ -90,8 +88,10 @@ async fn functions_that_are_gone_are_loaded_again_in_the_middle_of_the_work() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_whose_answer_was_lost_says_so_and_is_safe_to_repeat() {
     let Some(served) = start(&[]).await else { return };
-    let proxy = Proxy::start(&served.address()).await;
-    let url = served.url_through(&proxy.address());
+    let address = served.address();
+    let proxy = Proxy::before(address.trim_start_matches("redis://")).await.unwrap();
+    let url = served.url_through(&format!("redis://{}", proxy.address()));
+    let lose_answer_of = |function: &str| proxy.lose_answer_to(format!("_{function}\r\n"));
     let store = RedisStorage::connect(RedisConfig::from_url(&url).unwrap()).await.unwrap();
     let unknown = |error: StorageError| {
         assert!(matches!(error, StorageError::OutcomeUnknown { .. }), "{error:?}");
@@ -100,12 +100,12 @@ async fn a_call_whose_answer_was_lost_says_so_and_is_safe_to_repeat() {
         let queue = queue(&format!("q{round}"));
         let task = new_task(&format!("t{round}"), &queue);
 
-        proxy.cut_next_answer("enqueue");
+        lose_answer_of("enqueue");
         unknown(store.enqueue(vec![task.clone()]).await.unwrap_err());
         let again = store.enqueue(vec![task.clone()]).await.unwrap().remove(0).unwrap();
         assert!(!again.created, "the first call admitted it");
 
-        proxy.cut_next_answer("claim_due");
+        lose_answer_of("claim_due");
         unknown(claim_from(&store, &queue, Duration::from_millis(50)).await.unwrap_err());
         assert_eq!(store.get(task.id.clone()).await.unwrap().status, TaskStatus::InFlight);
         let claim = loop {
@@ -117,7 +117,7 @@ async fn a_call_whose_answer_was_lost_says_so_and_is_safe_to_repeat() {
         };
         assert_eq!(claim.task.lease_expired_count, 1, "the claim that got lost lapsed");
 
-        proxy.cut_next_answer("extend_leases");
+        lose_answer_of("extend_leases");
         let lease = ExtendParams {
             claim: crew::claim_ref(&claim),
             lease: Duration::from_secs(60),
@@ -128,7 +128,7 @@ async fn a_call_whose_answer_was_lost_says_so_and_is_safe_to_repeat() {
         unknown(store.extend_leases(vec![lease.clone()]).await.unwrap_err());
         store.extend_leases(vec![lease]).await.unwrap().remove(0).unwrap();
 
-        proxy.cut_next_answer("resolve");
+        lose_answer_of("resolve");
         let death = resolution(&claim, Call::DeadLetter);
         unknown(store.resolve(vec![death.clone()]).await.unwrap_err());
         let again = store.resolve(vec![death]).await.unwrap().remove(0).unwrap();
@@ -136,7 +136,7 @@ async fn a_call_whose_answer_was_lost_says_so_and_is_safe_to_repeat() {
         let dead = store.get(task.id.clone()).await.unwrap();
         assert_eq!((dead.attempts.len(), &*dead.progress), (2, &b"half"[..]), "each once");
 
-        proxy.cut_next_answer("redrive");
+        lose_answer_of("redrive");
         let redrive = RedriveParams {
             queue: queue.clone(),
             selection: Selection::All,
@@ -149,16 +149,16 @@ async fn a_call_whose_answer_was_lost_says_so_and_is_safe_to_repeat() {
         unknown(store.redrive(redrive.clone()).await.unwrap_err());
         assert_eq!(store.redrive(redrive).await.unwrap().count, 0, "the first call did it");
 
-        proxy.cut_next_answer("cancel");
+        lose_answer_of("cancel");
         unknown(store.cancel(vec![task.id.clone()]).await.unwrap_err());
         let again = store.cancel(vec![task.id.clone()]).await.unwrap().remove(0).unwrap();
         assert!(!again.changed && again.status == TaskStatus::Cancelled);
 
-        proxy.cut_next_answer("get");
+        lose_answer_of("get");
         let read = store.get(task.id.clone()).await.unwrap_err();
         assert!(matches!(read, StorageError::Unavailable { .. }), "a read changes nothing");
     }
-    assert_eq!(proxy.cuts(), 20 * 7);
+    assert_eq!(proxy.lost(), 20 * 7);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,12 +3,14 @@
 
 use crate::{
     given::{LONG, admit, claim, completion, id, is_ignored, open, queue, task},
-    proxy::Proxy,
     schema::Schema,
 };
 use futures::StreamExt as _;
 use rdq_spi::{Storage, StorageError, TaskStatus};
-use rdq_test_servers::postgres::{self, PostgresServer};
+use rdq_test_servers::{
+    Proxy,
+    postgres::{self, PostgresServer},
+};
 use std::{
     collections::HashSet,
     sync::{
@@ -20,6 +22,15 @@ use std::{
 
 async fn own_server() -> PostgresServer {
     PostgresServer::start().await.unwrap()
+}
+
+async fn proxy_before(server: &mut PostgresServer) -> Proxy {
+    let port = server.local().unwrap().port();
+    Proxy::before(format!("127.0.0.1:{port}")).await.unwrap()
+}
+
+fn url_of(proxy: &Proxy) -> String {
+    format!("postgres://postgres@{}/postgres", proxy.address())
 }
 
 /// Repeats a call until the storage is there again.
@@ -104,43 +115,27 @@ async fn a_write_whose_answer_is_lost_is_said_to_be_unknown_and_can_be_repeated(
         return;
     }
     let mut server = own_server().await;
-    let proxy = Proxy::before(server.local().unwrap().port()).await;
+    let proxy = proxy_before(&mut server).await;
     let schema = Schema::new(&server);
-    let storage = open(&schema.url_through(&proxy.url())).await;
-    let mut done = 0;
+    let storage = open(&schema.url_through(&url_of(&proxy))).await;
+    let is_unknown = |error: &StorageError| matches!(error, StorageError::OutcomeUnknown { .. });
     for n in 0..20 {
-        let name = format!("t{n}");
-        // A connection that was used a moment ago is not asked whether it lives.
-        until_it_works(async || storage.ping().await).await;
-        proxy.lose_answers(true);
-        let unknown = storage.enqueue(vec![task(&name, "q")]).await;
-        proxy.lose_answers(false);
-        let Err(StorageError::OutcomeUnknown { .. }) = unknown else {
-            // The loss met the opening of a connection: then nothing was sent, and it is said so.
-            assert!(matches!(unknown, Err(StorageError::Unavailable { .. })), "{unknown:?}");
-            continue;
-        };
-        let again =
-            until_it_works(async || storage.enqueue(vec![task(&name, "q")]).await).await.remove(0);
-        assert_eq!(again.unwrap().status, TaskStatus::Pending);
+        let name = format!("answer-lost-{n}.");
+        proxy.lose_answer_to(&*name);
+        let unknown = storage.enqueue(vec![task(&name, "q")]).await.unwrap_err();
+        assert!(is_unknown(&unknown), "{unknown:?}");
+        let again = storage.enqueue(vec![task(&name, "q")]).await.unwrap().remove(0).unwrap();
+        assert!(!again.created, "the first call admitted it");
 
         let claimed = claim(&storage, "q", 1, LONG).await.remove(0);
-        proxy.lose_answers(true);
-        let unknown = storage.resolve(vec![completion(&claimed)]).await;
-        proxy.lose_answers(false);
-        assert!(
-            matches!(
-                unknown,
-                Err(StorageError::OutcomeUnknown { .. } | StorageError::Unavailable { .. })
-            ),
-            "{unknown:?}"
-        );
-        let again = until_it_works(async || storage.resolve(vec![completion(&claimed)]).await);
-        assert_eq!(again.await.remove(0).unwrap().status, TaskStatus::Succeeded);
+        proxy.lose_answer_to(&*name);
+        let unknown = storage.resolve(vec![completion(&claimed)]).await.unwrap_err();
+        assert!(is_unknown(&unknown), "{unknown:?}");
+        let again = storage.resolve(vec![completion(&claimed)]).await.unwrap().remove(0).unwrap();
+        assert!(again.replayed && again.status == TaskStatus::Succeeded, "{again:?}");
         assert_eq!(storage.get(id(name)).await.unwrap().attempts.len(), 1, "one effect");
-        done += 1;
     }
-    assert!(done > 0 && proxy.lost() > 0, "the fault happened");
+    assert_eq!(proxy.lost(), 20 * 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -149,9 +144,9 @@ async fn connections_that_are_cut_are_made_again_and_no_hint_is_lost() {
         return;
     }
     let mut server = own_server().await;
-    let proxy = Proxy::before(server.local().unwrap().port()).await;
+    let proxy = proxy_before(&mut server).await;
     let schema = Schema::new(&server);
-    let storage = open(&schema.url_through(&proxy.url())).await;
+    let storage = open(&schema.url_through(&url_of(&proxy))).await;
     let other = open(&schema.url()).await;
     let mut hints = storage.wait_due(vec![queue("q")]).await.unwrap();
     for n in 0..5 {
