@@ -62,7 +62,8 @@ impl MongoServer {
             let initiated =
                 tokio::task::spawn_blocking(move || initiate(&host, port, IMAGE.port)).await;
             initiated.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
-            let url = url(&running.host, running.port);
+            // Its own address in the set cannot be reached from here.
+            let url = format!("mongodb://{}:{}/?directConnection=true", running.host, running.port);
             return Ok(Self { url, way: Way::Container { _running: running } });
         }
         Err(missing_server())
@@ -78,7 +79,9 @@ impl MongoServer {
 
     async fn local_of(program: PathBuf, in_set: bool) -> Result<Self, StartError> {
         let server = way::started(move || start_local(program, in_set)).await?;
-        Ok(Self { url: url("127.0.0.1", server.port()), way: Way::Local(server) })
+        let way = if in_set { "replicaSet=rs0" } else { "directConnection=true" };
+        let url = format!("mongodb://127.0.0.1:{}/?{way}", server.port());
+        Ok(Self { url, way: Way::Local(server) })
     }
 
     /// Its URL, with a query.
@@ -116,11 +119,6 @@ fn program() -> Option<PathBuf> {
     // Where `.ci/install` puts what the system's packages do not have.
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.tools/bin");
     local::find("mongod", [tools])
-}
-
-fn url(host: &str, port: u16) -> String {
-    // Its own address in the set need not be reachable from here.
-    format!("mongodb://{host}:{port}/?directConnection=true")
 }
 
 fn start_local(program: PathBuf, in_set: bool) -> Result<LocalServer, StartError> {

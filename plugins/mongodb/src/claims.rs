@@ -11,7 +11,7 @@ use crate::{
     numbers::{Numbers, draw},
     token::{Held, StoreId},
 };
-use futures::future::try_join_all;
+use futures::{future::try_join_all, try_join};
 use mongodb::bson::{Bson, Document, doc};
 use rdq_spi::{
     AttemptError, CLAIM_ATTEMPTS_MAX, Claim, ClaimParams, ClaimQueue, Claimed, HISTORY_RECORDS_MAX,
@@ -28,11 +28,10 @@ pub(crate) async fn claim_due(db: &Db, store_id: StoreId, params: &ClaimParams) 
     loop {
         tries += 1;
         let fronts = fronts(db, params).await?;
-        let picked = pick(db, params, &fronts).await?;
-        if picked.is_empty() {
+        if !fronts.iter().any(Front::is_due) {
             return Ok(Claimed { claims: Vec::new(), next_due_in: next(&fronts) });
         }
-        let drawn = draw(db, Numbers::Claims, 1).await?;
+        let (picked, drawn) = try_join!(pick(db, params, &fronts), draw(db, Numbers::Claims, 1))?;
         let taken = take(db, params, &picked, drawn.first, drawn.now).await?;
         if taken == 0 {
             if tries < TRIES_MAX {
@@ -42,9 +41,9 @@ pub(crate) async fn claim_due(db: &Db, store_id: StoreId, params: &ClaimParams) 
             // Others take all that is due; there may be more.
             return Ok(Claimed { claims: Vec::new(), next_due_in: Some(Duration::ZERO) });
         }
-        let claims = read_back(db, store_id, params, &picked, drawn.first).await;
-        let claims = claims.map_err(Failure::after_a_write)?;
-        let fronts = self::fronts(db, params).await.map_err(Failure::after_a_write)?;
+        let claims = read_back(db, store_id, params, &picked, drawn.first);
+        let (claims, fronts) =
+            try_join!(claims, self::fronts(db, params)).map_err(Failure::after_a_write)?;
         return Ok(Claimed { claims, next_due_in: next(&fronts) });
     }
 }
@@ -121,6 +120,9 @@ async fn take(
         })
         .collect();
     let mut open = statements;
+    if open.is_empty() {
+        return Ok(0);
+    }
     let (mut taken, mut tries) = (0, 0);
     loop {
         tries += 1;

@@ -6,13 +6,14 @@ use crate::{
     changes::{Applied, Change, apply},
     database::{Db, TRIES_MAX, pause},
     document::{
-        Ending, IN_FLIGHT, PENDING, SUCCEEDED, TaskDocument, binary, date, heads,
-        instant, status_number, status_of, with_now,
+        Ending, IN_FLIGHT, PENDING, SUCCEEDED, TaskDocument, binary, date, heads, instant,
+        status_number, status_of, with_now,
     },
     errors::{Failure, Step, corrupt},
     numbers::{Numbers, draw},
     token::{Held, StoreId},
 };
+use futures::try_join;
 use mongodb::bson::{doc, serialize_to_bson};
 use rdq_spi::{
     AttemptOutcome, AttemptReport, Cancelled, ExtendParams, Extended, Outcome, Resolution,
@@ -32,6 +33,8 @@ enum Judged<T> {
 struct Read {
     tasks: HashMap<String, TaskDocument>,
     now: Timestamp,
+    /// The first of the numbers of ends.
+    first: i64,
 }
 
 /// Reads, judges and changes until nobody was in the way. `judge` gets the task, the storage's now
@@ -51,13 +54,8 @@ async fn transition<I, T>(
         tries += 1;
         let late = |failure: Failure| if tries > 1 { failure.after_a_write() } else { failure };
         let ids: Vec<_> = open.iter().map(|index| id(items[*index]).as_str()).collect();
-        let Read { tasks, mut now } = read(db, &ids).await.map_err(late)?;
         let ending = open.iter().filter(|index| ends(items[**index])).count();
-        let mut number = 0;
-        if ending > 0 && !tasks.is_empty() {
-            let drawn = draw(db, Numbers::Ends, ending).await.map_err(late)?;
-            (number, now) = (drawn.first, drawn.now);
-        }
+        let Read { tasks, now, first: mut number } = read(db, &ids, ending).await.map_err(late)?;
         let (mut changing, mut changes) = (Vec::new(), Vec::new());
         for index in open.drain(..) {
             let item = items[index];
@@ -97,13 +95,22 @@ async fn transition<I, T>(
     Ok(answers.into_iter().flatten().collect())
 }
 
-async fn read(db: &Db, ids: &[&str]) -> Step<Read> {
+/// Reads the tasks and draws a number for each that may end, both at once.
+async fn read(db: &Db, ids: &[&str], ending: usize) -> Step<Read> {
     let wanted = doc! { "$match": { "_id": { "$in": ids } } };
-    let found: Vec<TaskDocument> = db.read(vec![wanted, heads(), with_now()]).await?;
-    let said = found.iter().filter_map(|task| task.now).max();
-    let now = said.map_or_else(|| db.clock.latest(), |said| db.clock.advance(instant(said)));
+    let found = db.read::<TaskDocument>(vec![wanted, heads(), with_now()]);
+    let first = async {
+        match ending {
+            0 => Ok(0),
+            _ => Ok(draw(db, Numbers::Ends, ending).await?.first),
+        }
+    };
+    let (found, first) = try_join!(found, first)?;
+    if let Some(said) = found.iter().filter_map(|task| task.now).max() {
+        db.clock.advance(instant(said));
+    }
     let tasks = found.into_iter().map(|task| (task.id.clone(), task)).collect();
-    Ok(Read { tasks, now })
+    Ok(Read { tasks, now: db.clock.latest(), first })
 }
 
 /// Where a token stands.

@@ -1,7 +1,12 @@
 //! The database as this version needs it: made where it is missing, whoever comes first, and refused
 //! where a newer version has been.
 
-use crate::{config::OpenError, database::Db, document::TaskDocument, token::StoreId};
+use crate::{
+    config::OpenError,
+    database::Db,
+    document::{TaskDocument, instant},
+    token::StoreId,
+};
 use mongodb::{
     IndexModel,
     bson::{Binary, Bson, Document, doc, spec::BinarySubtype},
@@ -25,6 +30,10 @@ pub(crate) async fn migrate(db: &Db) -> Result<StoreId, OpenError> {
     let found = stored.get_i32("version").map_err(|_| OpenError::Corrupt { what: "version" })?;
     if found > VERSION {
         return Err(OpenError::NewerSchema { found, known: VERSION });
+    }
+    let numbers = store.find_one(doc! { "_id": "numbers" }).await?;
+    if let Some(Bson::DateTime(now)) = numbers.as_ref().and_then(|numbers| numbers.get("now")) {
+        db.clock.advance(instant(*now));
     }
     let tasks = db.database.collection::<TaskDocument>("tasks");
     tasks.create_indexes(indexes()).await?;

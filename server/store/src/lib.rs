@@ -8,8 +8,8 @@ use std::sync::Arc;
 pub enum OpenError {
     /// The URL names no storage of this build.
     #[error(
-        "`{url}` names no storage; use `sqlite:PATH`, `postgres://…`, `redis://…`, `mongodb://…`, `memory:` or \
-         `http://HOST:PORT` of another rdq"
+        "`{url}` names no storage; use `sqlite:PATH`, `postgres://…`, `redis://…`, `mongodb://…`, \
+         `memory:` or `http://HOST:PORT` of another rdq"
     )]
     UnknownUrl {
         /// The URL, without secrets.

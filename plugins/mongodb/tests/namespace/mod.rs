@@ -1,5 +1,7 @@
 //! A database of a test's own.
 
+#![allow(dead_code, reason = "each test uses its own part")]
+
 use rdq_compliance::Random;
 use rdq_test_servers::mongodb::MongoServer;
 
@@ -14,6 +16,10 @@ impl Namespace {
     pub(crate) fn new(server: &MongoServer) -> Self {
         let name = format!("kit_{:016x}", Random::any_seed());
         Self { server: server.url().to_owned(), name }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// What a storage opens.
