@@ -15,8 +15,6 @@ use std::time::Duration;
 /// The first task of one priority.
 #[derive(Debug, Deserialize)]
 struct First {
-    #[serde(rename = "_id")]
-    rank: i64,
     at: DateTime,
     now: DateTime,
 }
@@ -24,8 +22,7 @@ struct First {
 /// How a queue stands.
 #[derive(Debug, Default)]
 pub(crate) struct Front {
-    /// The priorities of which something is due, as ranks, in the order of claims.
-    ranks: Vec<i64>,
+    is_due: bool,
     /// When the next task that waits may be due.
     next: Option<Timestamp>,
     pub(crate) now: Option<Timestamp>,
@@ -33,7 +30,7 @@ pub(crate) struct Front {
 
 impl Front {
     pub(crate) fn is_due(&self) -> bool {
-        !self.ranks.is_empty()
+        self.is_due
     }
 
     /// How long until something is due.
@@ -58,15 +55,13 @@ pub(crate) async fn front(db: &Db, queue: &QueueName) -> Step<Front> {
         doc! { "$group": { "_id": "$rank", "at": { "$first": "$at" } } },
         with_now(),
     ];
-    let mut firsts: Vec<First> = db.read_recent(pipeline).await?;
-    firsts.sort_by_key(|first| first.rank);
+    let firsts: Vec<First> = db.read_recent(pipeline).await?;
     let Some(first) = firsts.first() else { return Ok(Front::default()) };
     let now = db.clock.advance(instant(first.now));
-    let (due, waiting): (Vec<_>, Vec<_>) =
-        firsts.iter().partition(|first| instant(first.at) <= now);
+    let waiting = firsts.iter().map(|first| instant(first.at)).filter(|at| *at > now);
     Ok(Front {
-        ranks: due.iter().map(|first| first.rank).collect(),
-        next: waiting.iter().map(|first| instant(first.at)).min(),
+        is_due: firsts.iter().any(|first| instant(first.at) <= now),
+        next: waiting.min(),
         now: Some(now),
     })
 }
@@ -81,39 +76,30 @@ pub(crate) struct Candidate {
     pub(crate) bytes: i64,
 }
 
-/// The first that are due.
+/// The first that are due. Of each priority the index is read up to the first that is not, and then
+/// skipped to the next.
 pub(crate) async fn due(
     db: &Db,
     queue: &QueueName,
     front: &Front,
     limit: usize,
 ) -> Step<Vec<Candidate>> {
-    let mut found = Vec::new();
-    let Some(now) = front.now else { return Ok(found) };
-    for rank in &front.ranks {
-        let rest = i64::try_from(limit - found.len()).unwrap_or(i64::MAX);
-        if rest == 0 {
-            break;
-        }
-        let newest = i64::try_from(CLAIM_ATTEMPTS_MAX).unwrap_or(i64::MAX);
-        let newest = doc! { "$slice": ["$attempts", -newest] };
-        let weight = doc! { "$add": ["$$this.light_bytes", RECORD_BYTES] };
-        let pipeline = vec![
-            doc! { "$match": {
-                "queue": queue.as_str(), "live": true, "rank": *rank, "at": { "$lte": date(now) },
-            } },
-            doc! { "$sort": { "at": 1, "seq": 1 } },
-            doc! { "$limit": rest },
-            doc! { "$project": {
-                "seq": 1,
-                "bytes": { "$toLong": { "$add": [
-                    { "$binarySize": "$envelope" },
-                    { "$binarySize": "$progress" },
-                    { "$sum": { "$map": { "input": newest, "in": weight } } },
-                ] } },
-            } },
-        ];
-        found.extend(db.read_recent::<Candidate>(pipeline).await?);
-    }
-    Ok(found)
+    let Some(now) = front.now else { return Ok(Vec::new()) };
+    let newest = i64::try_from(CLAIM_ATTEMPTS_MAX).unwrap_or(i64::MAX);
+    let newest = doc! { "$slice": ["$attempts", -newest] };
+    let weight = doc! { "$add": ["$$this.light_bytes", RECORD_BYTES] };
+    let pipeline = vec![
+        doc! { "$match": { "queue": queue.as_str(), "live": true, "at": { "$lte": date(now) } } },
+        doc! { "$sort": { "rank": 1, "at": 1, "seq": 1 } },
+        doc! { "$limit": i64::try_from(limit).unwrap_or(i64::MAX) },
+        doc! { "$project": {
+            "seq": 1,
+            "bytes": { "$toLong": { "$add": [
+                { "$binarySize": "$envelope" },
+                { "$binarySize": "$progress" },
+                { "$sum": { "$map": { "input": newest, "in": weight } } },
+            ] } },
+        } },
+    ];
+    db.read_recent(pipeline).await
 }

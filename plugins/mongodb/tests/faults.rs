@@ -18,6 +18,11 @@ use served::Served;
 use std::{sync::Arc, time::Duration};
 
 const LONG: Duration = Duration::from_secs(60);
+/// What a command begins with that puts in tasks, and one that changes them.
+const INSERTION: &[u8] = b"\x02insert\0\x06\0\0\0tasks\0";
+const CHANGE: &[u8] = b"\x02update\0\x06\0\0\0tasks\0";
+/// After each lost answer the driver looks at the server before it goes on.
+const ROUNDS: usize = 5;
 
 /// Repeats a call until the server serves again.
 async fn until_served<T>(mut call: impl AsyncFnMut() -> Result<T, StorageError>) -> T {
@@ -109,20 +114,18 @@ async fn a_call_whose_answer_was_lost_says_so_and_is_safe_to_repeat() {
     let unknown = |error: StorageError| {
         assert!(matches!(error, StorageError::OutcomeUnknown { .. }), "{error:?}");
     };
-    // The command that changes tasks, and no other.
-    let change = [b"\x02update\0\x06\0\0\0tasks\0"].concat();
-    for round in 0..20 {
+    for round in 0..ROUNDS {
         let queue = queue(&format!("q{round}"));
         let task = new_task(&format!("t{round}"), &queue);
 
         // The driver sends an insertion once more by itself, and the server knows it again.
-        proxy.lose_answer_to("\x02insert\0\x06\0\0\0tasks\0");
+        proxy.lose_answer_to(INSERTION);
         let first = store.enqueue(vec![task.clone()]).await.unwrap().remove(0).unwrap();
         assert!(first.created);
         let again = store.enqueue(vec![task.clone()]).await.unwrap().remove(0).unwrap();
         assert!(!again.created, "the first call admitted it");
 
-        proxy.lose_answer_to(&*change);
+        proxy.lose_answer_to(CHANGE);
         unknown(claim_from(&store, &queue, Duration::from_millis(50)).await.unwrap_err());
         assert_eq!(store.get(task.id.clone()).await.unwrap().status, TaskStatus::InFlight);
         let claim = loop {
@@ -134,7 +137,7 @@ async fn a_call_whose_answer_was_lost_says_so_and_is_safe_to_repeat() {
         };
         assert_eq!(claim.task.lease_expired_count, 1, "the claim that got lost lapsed");
 
-        proxy.lose_answer_to(&*change);
+        proxy.lose_answer_to(CHANGE);
         let lease = ExtendParams {
             claim: crew::claim_ref(&claim),
             lease: LONG,
@@ -145,7 +148,7 @@ async fn a_call_whose_answer_was_lost_says_so_and_is_safe_to_repeat() {
         unknown(store.extend_leases(vec![lease.clone()]).await.unwrap_err());
         store.extend_leases(vec![lease]).await.unwrap().remove(0).unwrap();
 
-        proxy.lose_answer_to(&*change);
+        proxy.lose_answer_to(CHANGE);
         let death = resolution(&claim, Call::DeadLetter);
         unknown(store.resolve(vec![death.clone()]).await.unwrap_err());
         let again = store.resolve(vec![death]).await.unwrap().remove(0).unwrap();
@@ -153,7 +156,7 @@ async fn a_call_whose_answer_was_lost_says_so_and_is_safe_to_repeat() {
         let dead = store.get(task.id.clone()).await.unwrap();
         assert_eq!((dead.attempts.len(), &*dead.progress), (2, &b"half"[..]), "each once");
 
-        proxy.lose_answer_to(&*change);
+        proxy.lose_answer_to(CHANGE);
         let redrive = RedriveParams {
             queue: queue.clone(),
             selection: Selection::All,
@@ -166,12 +169,12 @@ async fn a_call_whose_answer_was_lost_says_so_and_is_safe_to_repeat() {
         unknown(store.redrive(redrive.clone()).await.unwrap_err());
         assert_eq!(store.redrive(redrive).await.unwrap().count, 0, "the first call did it");
 
-        proxy.lose_answer_to(&*change);
+        proxy.lose_answer_to(CHANGE);
         unknown(store.cancel(vec![task.id.clone()]).await.unwrap_err());
         let again = store.cancel(vec![task.id.clone()]).await.unwrap().remove(0).unwrap();
         assert!(!again.changed && again.status == TaskStatus::Cancelled);
     }
-    assert_eq!(proxy.lost(), 20 * 6);
+    assert_eq!(proxy.lost(), ROUNDS * 6);
 }
 
 #[tokio::test(flavor = "multi_thread")]
