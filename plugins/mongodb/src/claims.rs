@@ -1,112 +1,145 @@
-//! Claims: candidates are read, and those that nobody else took meanwhile are taken, all by one
-//! command, under one new generation.
+//! Claims: candidates are read, and those that nobody else took meanwhile are taken, for all claims
+//! of a call by one command, each under a new generation.
 
 use crate::{
     candidates::{Candidate, Front, due, front},
     changes::{Change, apply, fits, number, whole_history},
     database::{Db, TRIES_MAX, literal, pause},
     document::{IN_FLIGHT, TaskDocument, date, millis},
-    errors::{Failure, Step},
+    errors::{Access, Failure, Step},
     history::{LEASE_EXPIRED, LEASE_EXPIRED_MESSAGE},
-    numbers::{Numbers, draw},
+    numbers::{Drawn, Numbers, draw},
     token::{Held, StoreId},
 };
 use futures::{future::try_join_all, try_join};
 use mongodb::bson::{Bson, Document, doc};
 use rdq_spi::{
     AttemptError, CLAIM_ATTEMPTS_MAX, Claim, ClaimParams, ClaimQueue, Claimed, HISTORY_RECORDS_MAX,
-    Timestamp,
+    QueueName, Timestamp,
 };
-use std::{collections::HashMap, time::Duration};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-/// One claim never reads more candidates than this, whatever its limit.
+/// One call never takes more than this, whatever its limits.
 const CANDIDATES_MAX: usize = 1_000;
 
-/// Takes what is due, one task of each queue in turn.
-pub(crate) async fn claim_due(db: &Db, store_id: StoreId, params: &ClaimParams) -> Step<Claimed> {
+/// Serves claims, each with what is due of each of its queues in turn: one look at the queues, and
+/// one command that takes, however many claims and tasks there are.
+pub(crate) async fn claim_due(
+    db: &Db,
+    store_id: StoreId,
+    claims: &[ClaimParams],
+) -> Step<Vec<Claimed>> {
+    let queues: HashSet<_> = claims.iter().flat_map(|it| &it.queues).map(|it| &it.queue).collect();
     let mut tries = 0;
     loop {
         tries += 1;
-        let fronts = fronts(db, params).await?;
-        if !fronts.iter().any(Front::is_due) {
-            return Ok(Claimed { claims: Vec::new(), next_due_in: next(&fronts) });
+        let fronts = fronts(db, &queues).await?;
+        if !fronts.values().any(Front::is_due) {
+            return Ok(claims.iter().map(|params| answer(params, &fronts, Vec::new())).collect());
         }
-        let (picked, drawn) = try_join!(pick(db, params, &fronts), draw(db, Numbers::Claims, 1))?;
-        let taken = take(db, params, &picked, drawn.first, drawn.now).await?;
-        if taken == 0 {
-            if tries < TRIES_MAX {
-                pause(tries).await;
-                continue;
+        let (picked, drawn) =
+            try_join!(pick(db, claims, &fronts), draw(db, Numbers::Claims, claims.len()))?;
+        let Taken { count, refused } = take(db, claims, &picked, &drawn).await?;
+        let late = |failure: Failure| if count > 0 { failure.after_a_write() } else { failure };
+        if count > 0 || refused.is_some() {
+            let given = read_back(db, store_id, claims, &picked, drawn.first);
+            let read = try_join!(given, self::fronts(db, &queues));
+            let (mut given, fronts) = read.map_err(late)?;
+            if !given.is_empty() {
+                let answers = claims.iter().enumerate().map(|(claim, params)| {
+                    answer(params, &fronts, given.remove(&claim).unwrap_or_default())
+                });
+                return Ok(answers.collect());
             }
-            // Others take all that is due; there may be more.
-            return Ok(Claimed { claims: Vec::new(), next_due_in: Some(Duration::ZERO) });
         }
-        let claims = read_back(db, store_id, params, &picked, drawn.first);
-        let (claims, fronts) =
-            try_join!(claims, self::fronts(db, params)).map_err(Failure::after_a_write)?;
-        return Ok(Claimed { claims, next_due_in: next(&fronts) });
+        match refused {
+            Some(failure) if !matches!(failure, Failure::Contention) => return Err(late(failure)),
+            _ if tries < TRIES_MAX => pause(tries).await,
+            // Others take all that is due; there may be more.
+            _ => return Ok(claims.iter().map(|it| answer(it, &fronts, Vec::new())).collect()),
+        }
     }
 }
 
-async fn fronts(db: &Db, params: &ClaimParams) -> Step<Vec<Front>> {
-    try_join_all(params.queues.iter().map(|from| front(db, &from.queue))).await
+/// How each queue stands.
+type Fronts<'c> = HashMap<&'c QueueName, Front>;
+
+async fn fronts<'c>(db: &Db, queues: &HashSet<&'c QueueName>) -> Step<Fronts<'c>> {
+    let fronts = queues.iter().map(|queue| async { Ok((*queue, front(db, queue).await?)) });
+    Ok(try_join_all(fronts).await?.into_iter().collect())
 }
 
-fn next(fronts: &[Front]) -> Option<Duration> {
-    fronts.iter().filter_map(Front::due_in).min()
+fn answer(params: &ClaimParams, fronts: &Fronts<'_>, claims: Vec<Claim>) -> Claimed {
+    let fronts = params.queues.iter().filter_map(|from| fronts.get(&from.queue));
+    Claimed { claims, next_due_in: fronts.filter_map(Front::due_in).min() }
 }
 
-/// A candidate and the place of its queue in the claim.
-type Picked = (Candidate, usize);
+/// A candidate, for which claim of the call, and for which of that claim's queues.
+struct Picked {
+    candidate: Candidate,
+    claim: usize,
+    place: usize,
+}
 
-/// One task of each queue in turn, as long as they fit.
-async fn pick(db: &Db, params: &ClaimParams, fronts: &[Front]) -> Step<Vec<Picked>> {
-    let limit = (params.limit as usize).min(CANDIDATES_MAX);
-    let with_due: Vec<_> = fronts.iter().enumerate().filter(|(_, front)| front.is_due()).collect();
-    // Of many queues with something due, each gives no more than its turns.
-    let found = with_due.iter().map(|(place, front)| async move {
-        let found = due(db, &params.queues[*place].queue, front, limit).await?;
-        Ok::<_, Failure>((*place, found.into_iter()))
+/// For each claim one task of each of its queues in turn, as long as they fit.
+async fn pick(db: &Db, claims: &[ClaimParams], fronts: &Fronts<'_>) -> Step<Vec<Picked>> {
+    let due = fronts.iter().filter(|(_, front)| front.is_due()).map(|(queue, front)| async {
+        let theirs = claims.iter().filter(|it| it.queues.iter().any(|from| from.queue == **queue));
+        let limit = theirs.map(|it| it.limit as usize).fold(0, usize::saturating_add);
+        let found = due(db, queue, front, limit.min(CANDIDATES_MAX)).await?;
+        Ok((*queue, VecDeque::from(found)))
     });
-    let mut turns = try_join_all(found).await?;
-    let mut picked: Vec<Picked> = Vec::new();
-    let mut bytes: usize = 0;
-    while !turns.is_empty() {
-        let mut still = Vec::with_capacity(turns.len());
-        for (place, mut candidates) in turns {
-            let Some(candidate) = candidates.next() else { continue };
-            bytes = bytes.saturating_add(usize::try_from(candidate.bytes).unwrap_or(usize::MAX));
-            if picked.len() >= limit || (bytes > params.bytes_max && !picked.is_empty()) {
-                return Ok(picked);
+    let mut due: HashMap<_, _> = try_join_all(due).await?.into_iter().collect();
+    let mut picked = Vec::new();
+    for (claim, params) in claims.iter().enumerate() {
+        let (mut count, mut bytes) = (0, 0_usize);
+        let mut turns: Vec<usize> = (0..params.queues.len()).collect();
+        'full: while !turns.is_empty() {
+            let mut still = Vec::with_capacity(turns.len());
+            for place in turns {
+                let candidates = due.get_mut(&params.queues[place].queue);
+                let Some(candidates) = candidates.filter(|it| !it.is_empty()) else { continue };
+                let next = usize::try_from(candidates[0].bytes).unwrap_or(usize::MAX);
+                bytes = bytes.saturating_add(next);
+                let is_full = count == params.limit || (count > 0 && bytes > params.bytes_max);
+                if is_full || picked.len() == CANDIDATES_MAX {
+                    break 'full;
+                }
+                picked.extend(candidates.pop_front().map(|it| Picked {
+                    candidate: it,
+                    claim,
+                    place,
+                }));
+                count += 1;
+                still.push(place);
             }
-            picked.push((candidate, place));
-            still.push((place, candidates));
+            turns = still;
         }
-        turns = still;
     }
     Ok(picked)
 }
 
-/// Takes those that are still due and unclaimed; answers how many.
-async fn take(
-    db: &Db,
-    params: &ClaimParams,
-    picked: &[Picked],
-    generation: i64,
-    now: Timestamp,
-) -> Step<i64> {
-    let mut of_queue: HashMap<usize, (Vec<&str>, Vec<i64>)> = HashMap::new();
-    for (candidate, place) in picked {
-        let (ids, seqs) = of_queue.entry(*place).or_default();
+/// What was taken.
+struct Taken {
+    count: i64,
+    /// A statement that failed has perhaps taken some of its tasks, and they are not counted.
+    refused: Option<Failure>,
+}
+
+/// Takes those that are still due and unclaimed, each claim under a generation of its own.
+async fn take(db: &Db, claims: &[ClaimParams], picked: &[Picked], drawn: &Drawn) -> Step<Taken> {
+    let mut of_queue: BTreeMap<(usize, usize), (Vec<&str>, Vec<i64>)> = BTreeMap::new();
+    for Picked { candidate, claim, place } in picked {
+        let (ids, seqs) = of_queue.entry((*claim, *place)).or_default();
         ids.push(&candidate.id);
         seqs.push(candidate.seq);
     }
     // The server's clock as the command begins, unless it was set back.
-    let now = doc! { "$max": ["$$NOW", date(now)] };
+    let now = doc! { "$max": ["$$NOW", date(drawn.now)] };
     let statements: Vec<_> = of_queue
         .into_iter()
-        .map(|(place, (ids, seqs))| {
-            let from = &params.queues[place];
+        .map(|((claim, place), (ids, seqs))| {
+            let (params, generation) = (&claims[claim], generation(drawn.first, claim));
             doc! {
                 "q": {
                     "_id": { "$in": ids }, "seq": { "$in": seqs }, "live": true,
@@ -114,34 +147,23 @@ async fn take(
                     "generation": { "$lt": generation },
                     "$expr": { "$lte": ["$at", &now] },
                 },
-                "u": [{ "$set": taking(params, from, generation, &now) }],
+                "u": [{ "$set": taking(params, &params.queues[place], generation, &now) }],
                 "multi": true,
             }
         })
         .collect();
-    let mut open = statements;
-    if open.is_empty() {
-        return Ok(0);
+    if statements.is_empty() {
+        return Ok(Taken { count: 0, refused: None });
     }
-    let (mut taken, mut tries) = (0, 0);
-    loop {
-        tries += 1;
-        let command = doc! { "update": "tasks", "updates": &open, "ordered": false };
-        let reply = db.write(command).await;
-        let reply = reply.map_err(|it| if taken > 0 { it.after_a_write() } else { it })?;
-        taken += number(&reply, "n");
-        let errors = reply.get_array("writeErrors").map_or(0, Vec::len);
-        if errors == 0 || taken > 0 {
-            return Ok(taken);
-        }
-        if tries == TRIES_MAX {
-            return Err(Failure::Contention);
-        }
-        // A statement that met another writer has perhaps taken some of its tasks: they are not
-        // due any more, and are found by their generation all the same.
-        open.rotate_left(1);
-        pause(tries).await;
-    }
+    let command = doc! { "update": "tasks", "updates": statements, "ordered": false };
+    let reply = db.write(command).await?;
+    let refused = reply.get_array("writeErrors").ok().and_then(|errors| errors.first());
+    let refused = refused.and_then(Bson::as_document).map(|error| {
+        let code = i32::try_from(number(error, "code")).unwrap_or_default();
+        let message = error.get_str("errmsg").unwrap_or_default();
+        Failure::of_code(code, Access::Write, message.into())
+    });
+    Ok(Taken { count: number(&reply, "n"), refused })
 }
 
 /// What a claim makes of a task. A lapsed claim becomes a record of the history.
@@ -228,38 +250,45 @@ fn folded() -> Document {
     } }
 }
 
-/// The tasks that are now of this generation, in the order in which they were picked.
+/// The generation of a claim of the call whose first is of this one.
+fn generation(first: i64, claim: usize) -> i64 {
+    first.saturating_add(i64::try_from(claim).unwrap_or(i64::MAX))
+}
+
+/// The tasks that are now of these generations, by claim, in the order in which they were picked.
 async fn read_back(
     db: &Db,
     store_id: StoreId,
-    params: &ClaimParams,
+    claims: &[ClaimParams],
     picked: &[Picked],
-    generation: i64,
-) -> Step<Vec<Claim>> {
-    let ids: Vec<_> = picked.iter().map(|(candidate, _)| candidate.id.as_str()).collect();
+    first: i64,
+) -> Step<HashMap<usize, Vec<Claim>>> {
+    let ids: Vec<_> = picked.iter().map(|it| it.candidate.id.as_str()).collect();
     let newest = i64::try_from(CLAIM_ATTEMPTS_MAX).unwrap_or(i64::MAX);
+    let generations = doc! { "$gte": first, "$lt": generation(first, claims.len()) };
     let pipeline = vec![
-        doc! { "$match": { "_id": { "$in": ids }, "generation": generation } },
+        doc! { "$match": { "_id": { "$in": ids }, "generation": generations } },
         doc! { "$set": { "attempts": { "$slice": ["$attempts", -newest] } } },
         doc! { "$unset": ["attempts.error.stack", "attempts.error.detail"] },
     ];
     let taken: Vec<TaskDocument> = db.read(pipeline).await?;
     bound_histories(db, &taken).await;
     let mut taken: HashMap<_, _> = taken.into_iter().map(|task| (task.id.clone(), task)).collect();
-    let mut claims = Vec::with_capacity(taken.len());
-    for (candidate, place) in picked {
+    let mut given: HashMap<usize, Vec<Claim>> = HashMap::new();
+    for Picked { candidate, claim, place } in picked {
+        let generation = generation(first, *claim);
         let Some(task) = taken.remove(&candidate.id) else { continue };
         // Its holder is not known to anybody yet: only a sweep or a cancellation can have ended it.
-        if task.status != IN_FLIGHT {
+        if task.status != IN_FLIGHT || task.generation != generation {
             continue;
         }
-        let from = &params.queues[*place];
+        let (params, from) = (&claims[*claim], &claims[*claim].queues[*place]);
         let lease = params.lease.or(task.overrides.read().lease).unwrap_or(from.lease);
         let token = store_id.token(Held { seq: task.seq, generation });
-        let task = task.into_task()?;
-        claims.push(Claim { task, token, generation, lease: lease.min(from.lease_max) });
+        let (task, lease) = (task.into_task()?, lease.min(from.lease_max));
+        given.entry(*claim).or_default().push(Claim { task, token, generation, lease });
     }
-    Ok(claims)
+    Ok(given)
 }
 
 /// A record of a lapsed lease is small, but a history may have been full. If this fails, the next

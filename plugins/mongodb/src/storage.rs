@@ -189,27 +189,21 @@ impl Storage for MongoStorage {
         Ok(answers.collect())
     }
 
-    async fn claim_due(&self, claims: Vec<ClaimParams>) -> Result<Vec<Result<Claimed>>> {
-        let mut answers = Vec::with_capacity(claims.len());
-        for mut params in claims {
+    async fn claim_due(&self, mut claims: Vec<ClaimParams>) -> Result<Vec<Result<Claimed>>> {
+        let mut expected = Vec::with_capacity(claims.len());
+        for params in &mut claims {
             self.turns.arrange(&mut params.queues, params.limit as usize, |from| &from.queue);
-            let expected = params.queues.iter().take(params.limit as usize);
-            let expected: HashSet<_> = expected.map(|from| from.queue.clone()).collect();
-            let (db, store_id) = (self.db.clone(), self.store_id);
-            let claiming = Arc::clone(&self.claiming);
-            let claimed = self.run("claim_due", Access::Write, async move {
-                let _turn = claiming.lock().await;
-                claims::claim_due(&db, store_id, &params).await
-            });
-            let claimed = match claimed.await {
-                Ok(claimed) => claimed,
-                // What earlier claims took is theirs.
-                Err(error) if !answers.is_empty() => {
-                    answers.push(Err(error));
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
+            let first = params.queues.iter().take(params.limit as usize);
+            expected.push(first.map(|from| from.queue.clone()).collect::<HashSet<_>>());
+        }
+        let (db, store_id) = (self.db.clone(), self.store_id);
+        let claiming = Arc::clone(&self.claiming);
+        let claimed = self.run("claim_due", Access::Write, async move {
+            let _turn = claiming.lock().await;
+            claims::claim_due(&db, store_id, &claims).await
+        });
+        let claimed = claimed.await?;
+        for (claimed, expected) in claimed.iter().zip(expected) {
             for claim in &claimed.claims {
                 self.waiting.hint_of_lease(&claim.task.queue, claim.lease);
             }
@@ -218,9 +212,8 @@ impl Storage for MongoStorage {
                 .into_iter()
                 .filter(|queue| !expected.contains(*queue))
                 .for_each(|queue| self.turns.serve(queue));
-            answers.push(Ok(claimed));
         }
-        Ok(answers)
+        Ok(claimed.into_iter().map(Ok).collect())
     }
 
     async fn extend_leases(&self, leases: Vec<ExtendParams>) -> Result<Vec<Result<Extended>>> {
