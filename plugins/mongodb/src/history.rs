@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn what_is_carried_over_is_folded_in_its_middle() {
         let history = bounded((1..=HISTORY_RECORDS_MAX + 5).map(bare));
-        assert_eq!(history.records, HISTORY_RECORDS_MAX.into());
+        assert_eq!(history.records, i64::from(HISTORY_RECORDS_MAX));
         assert_eq!((history.attempts[4_998].no, history.attempts[4_999].folded), (4_999, 6));
         assert_eq!(history.attempts[5_000].no, 5_006);
     }
