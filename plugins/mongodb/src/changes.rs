@@ -25,6 +25,9 @@ const TRIES_MAX: u32 = 10;
 /// The server's word for text that is no number: what a failed guard makes of the task's id.
 const NOT_A_NUMBER: i32 = 241;
 
+/// Where a full history's record goes that is folded into the one before.
+pub(crate) const FOLDED_AT: u32 = HISTORY_RECORDS_MAX / 2;
+
 /// What became of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Applied {
@@ -42,7 +45,7 @@ pub(crate) struct Change {
     guard: Vec<Bson>,
     set: Document,
     bytes: usize,
-    /// What a history is to be appended that is full, and has to be read for it.
+    /// What is to be appended to a history whose text is at its bound, and has to be read for it.
     overflowing: Option<Attempt>,
     seq: i64,
 }
@@ -141,16 +144,22 @@ impl Change {
         self.set("last_attempt_no", no);
         let document = AttemptDocument::of(&attempt);
         let weight = task.history_bytes + document.weight();
-        if task.records >= HISTORY_RECORDS_MAX.into() || !fits(weight) {
+        if !fits(weight) {
             self.overflowing = Some(attempt);
             return Ok(());
         }
         self.bytes += usize::try_from(document.weight()).unwrap_or(usize::MAX);
         let document = serialize_to_bson(&document).map_err(|_| corrupt("attempt"))?;
-        let appended = doc! { "$concatArrays": ["$attempts", [literal(document)]] };
-        self.set.insert("attempts", appended);
-        self.set("records", task.records + 1);
-        self.set("history_bytes", weight);
+        let is_full = task.records >= HISTORY_RECORDS_MAX.into();
+        let before = if is_full { Bson::Document(folded()) } else { "$attempts".into() };
+        self.set.insert("attempts", doc! { "$concatArrays": [before, [literal(document)]] });
+        if is_full {
+            let gone = doc! { "$arrayElemAt": ["$attempts.bytes", i64::from(FOLDED_AT)] };
+            self.set.insert("history_bytes", doc! { "$subtract": [weight, gone] });
+        } else {
+            self.set("records", task.records + 1);
+            self.set("history_bytes", weight);
+        }
         Ok(())
     }
 
@@ -180,6 +189,26 @@ impl Change {
         set.insert("guard", doc! { "$cond": [{ "$and": &self.guard }, "$$REMOVE", lost] });
         doc! { "q": { "_id": &self.id }, "u": [{ "$set": set }] }
     }
+}
+
+/// A full history with room for one more: its middle record is folded into the one before.
+pub(crate) fn folded() -> Document {
+    let half = FOLDED_AT;
+    let at = |place: u32| doc! { "$arrayElemAt": ["$attempts", i64::from(place)] };
+    let stands_for = |record: &str| doc! { "$max": [format!("{record}.folded"), 1_i64] };
+    let sum = doc! { "$add": [stands_for("$$kept"), stands_for("$$gone")] };
+    let sum = doc! { "$min": [sum, i64::from(u32::MAX)] };
+    let both = doc! { "$mergeObjects": [
+        "$$kept", { "folded": sum, "finished": "$$gone.finished" },
+    ] };
+    doc! { "$let": {
+        "vars": { "kept": at(half - 1), "gone": at(half) },
+        "in": { "$concatArrays": [
+            { "$slice": ["$attempts", i64::from(half - 1)] },
+            [both],
+            { "$slice": ["$attempts", i64::from(half + 1), i64::from(HISTORY_RECORDS_MAX)] },
+        ] },
+    } }
 }
 
 /// Whether a history of this weight is within its bound.

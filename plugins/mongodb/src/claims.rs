@@ -3,7 +3,7 @@
 
 use crate::{
     candidates::{Candidate, Front, due, front},
-    changes::{Change, apply, fits, number, whole_history},
+    changes::{Change, FOLDED_AT, apply, fits, folded, number, whole_history},
     database::{Db, TRIES_MAX, literal, pause},
     document::{IN_FLIGHT, TaskDocument, date, millis},
     errors::{Access, Failure, Step},
@@ -206,7 +206,7 @@ fn taking(params: &ClaimParams, from: &ClaimQueue, generation: i64, now: &Docume
     ] };
     let gone = doc! { "$cond": [
         &is_full,
-        { "$arrayElemAt": ["$attempts.bytes", i64::from(HISTORY_RECORDS_MAX / 2)] },
+        { "$arrayElemAt": ["$attempts.bytes", i64::from(FOLDED_AT)] },
         0_i64,
     ] };
     let records =
@@ -228,26 +228,6 @@ fn taking(params: &ClaimParams, from: &ClaimQueue, generation: i64, now: &Docume
         "lease_expired_count":
             if_lapsed(one_more("$lease_expired_count"), "$lease_expired_count"),
     }
-}
-
-/// A full history with room for one more: its middle record is folded into the one before.
-fn folded() -> Document {
-    let half = HISTORY_RECORDS_MAX / 2;
-    let at = |place: u32| doc! { "$arrayElemAt": ["$attempts", i64::from(place)] };
-    let stands_for = |record: &str| doc! { "$max": [format!("{record}.folded"), 1_i64] };
-    let sum = doc! { "$add": [stands_for("$$kept"), stands_for("$$gone")] };
-    let sum = doc! { "$min": [sum, i64::from(u32::MAX)] };
-    let both = doc! { "$mergeObjects": [
-        "$$kept", { "folded": sum, "finished": "$$gone.finished" },
-    ] };
-    doc! { "$let": {
-        "vars": { "kept": at(half - 1), "gone": at(half) },
-        "in": { "$concatArrays": [
-            { "$slice": ["$attempts", i64::from(half - 1)] },
-            [both],
-            { "$slice": ["$attempts", i64::from(half + 1), i64::from(HISTORY_RECORDS_MAX)] },
-        ] },
-    } }
 }
 
 /// The generation of a claim of the call whose first is of this one.

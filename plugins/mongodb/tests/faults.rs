@@ -11,7 +11,7 @@ use mongodb::bson::doc;
 use rdq_compliance::crew::{self, Crew, claim_from, new_task, queue, resolution};
 use rdq_mongodb::OpenError;
 use rdq_spi::{
-    Call, ExtendParams, Moment, RedriveParams, Selection, Storage as _, StorageError, TaskStatus,
+    Call, ExtendParams, Moment, RedriveParams, Selection, Storage, StorageError, TaskStatus,
 };
 use rdq_test_servers::{LocalServer, Proxy};
 use served::Served;
@@ -68,7 +68,9 @@ async fn a_pause_longer_than_the_leases_makes_no_second_claim() {
 async fn connections_that_are_cut_under_load_are_made_again() {
     let Some(served) = Served::start().await else { return };
     let proxy = Proxy::before(served.address()).await.unwrap();
-    let crew = Crew::start(async || Arc::new(served.open_through(proxy.address()).await)).await;
+    let open =
+        async || -> Arc<dyn Storage> { Arc::new(served.open_through(proxy.address()).await) };
+    let crew = Crew::start(open).await;
     for _ in 0..10 {
         crew.works_on().await;
         proxy.cut_all();
