@@ -2,7 +2,7 @@
 
 use crate::{
     database::{Db, TRIES_MAX, pause},
-    document::{OverridesDocument, PENDING, TaskDocument, binary, date, heads, millis, status_of},
+    document::{OverridesDocument, PENDING, TaskDocument, binary, date, heads, status_of},
     errors::{Access, DUPLICATE_KEY, Failure, Step, corrupt},
     history::bounded,
     numbers::{Numbers, draw},
@@ -114,7 +114,6 @@ fn document(task: &NewTask, seq: i64, now: Timestamp) -> TaskDocument {
         lease_expired_count: task.lease_expired_count.into(),
         last_attempt_no: last_attempt_no.unwrap_or_default().into(),
         overrides: OverridesDocument::of(&task.overrides),
-        lease_ms: task.overrides.lease.map(millis),
         progress: Some(binary(&task.progress)),
         envelope: Some(binary(&task.envelope)),
         records: history.records,

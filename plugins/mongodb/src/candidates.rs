@@ -25,7 +25,7 @@ pub(crate) struct Front {
     is_due: bool,
     /// When the next task that waits may be due.
     next: Option<Timestamp>,
-    pub(crate) now: Option<Timestamp>,
+    now: Option<Timestamp>,
 }
 
 impl Front {
@@ -71,29 +71,27 @@ pub(crate) async fn front(db: &Db, queue: &QueueName) -> Step<Front> {
 pub(crate) struct Candidate {
     #[serde(rename = "_id")]
     pub(crate) id: String,
-    pub(crate) seq: i64,
     /// What the answer with it weighs.
     pub(crate) bytes: i64,
+    now: DateTime,
 }
 
 /// The first that are due. Of each priority the index is read up to the first that is not, and then
 /// skipped to the next.
-pub(crate) async fn due(
-    db: &Db,
-    queue: &QueueName,
-    front: &Front,
-    limit: usize,
-) -> Step<Vec<Candidate>> {
-    let Some(now) = front.now else { return Ok(Vec::new()) };
+pub(crate) async fn due(db: &Db, queue: &QueueName, limit: usize) -> Step<Vec<Candidate>> {
     let newest = i64::try_from(CLAIM_ATTEMPTS_MAX).unwrap_or(i64::MAX);
     let newest = doc! { "$slice": ["$attempts", -newest] };
     let weight = doc! { "$add": ["$$this.light_bytes", RECORD_BYTES] };
+    // The server's clock, unless it was set back.
+    let now = doc! { "$max": ["$$NOW", date(db.clock.latest())] };
     let pipeline = vec![
-        doc! { "$match": { "queue": queue.as_str(), "live": true, "at": { "$lte": date(now) } } },
+        doc! { "$match": {
+            "queue": queue.as_str(), "live": true, "$expr": { "$lte": ["$at", &now] },
+        } },
         doc! { "$sort": { "rank": 1, "at": 1, "seq": 1 } },
         doc! { "$limit": i64::try_from(limit).unwrap_or(i64::MAX) },
         doc! { "$project": {
-            "seq": 1,
+            "now": now,
             "bytes": { "$toLong": { "$add": [
                 { "$binarySize": "$envelope" },
                 { "$binarySize": "$progress" },
@@ -101,5 +99,9 @@ pub(crate) async fn due(
             ] } },
         } },
     ];
-    db.read_recent(pipeline).await
+    let found: Vec<Candidate> = db.read_recent(pipeline).await?;
+    if let Some(first) = found.first() {
+        db.clock.advance(instant(first.now));
+    }
+    Ok(found)
 }

@@ -26,7 +26,7 @@ const TRIES_MAX: u32 = 10;
 const NOT_A_NUMBER: i32 = 241;
 
 /// Where a full history's record goes that is folded into the one before.
-pub(crate) const FOLDED_AT: u32 = HISTORY_RECORDS_MAX / 2;
+const FOLDED_AT: u32 = HISTORY_RECORDS_MAX / 2;
 
 /// What became of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +77,11 @@ impl Change {
     /// Only while the lease runs, by the server's clock at the change itself.
     pub(crate) fn within_lease(&mut self) {
         self.guard.push(doc! { "$gt": ["$at", "$$NOW"] }.into());
+    }
+
+    /// Only while nobody has kept the lapsed claim meanwhile.
+    pub(crate) fn while_unkept(&mut self, task: &TaskDocument) {
+        self.guard.push(doc! { "$eq": ["$at", task.at] }.into());
     }
 
     pub(crate) fn set(&mut self, field: &str, value: impl Into<Bson>) {
@@ -135,7 +140,7 @@ impl Change {
         outcome: AttemptOutcome,
         report: AttemptReport,
         now: Timestamp,
-    ) -> Step<()> {
+    ) -> Step<AttemptDocument> {
         let no = one_more(task.last_attempt_no);
         let is_held = task.status == IN_FLIGHT;
         let held = is_held.then(|| (task.claimed_at, task.claimed_by.as_deref()));
@@ -146,13 +151,13 @@ impl Change {
         let weight = task.history_bytes + document.weight();
         if !fits(weight) {
             self.overflowing = Some(attempt);
-            return Ok(());
+            return Ok(document);
         }
         self.bytes += usize::try_from(document.weight()).unwrap_or(usize::MAX);
-        let document = serialize_to_bson(&document).map_err(|_| corrupt("attempt"))?;
+        let appended = literal(serialize_to_bson(&document).map_err(|_| corrupt("attempt"))?);
         let is_full = task.records >= HISTORY_RECORDS_MAX.into();
         let before = if is_full { Bson::Document(folded()) } else { "$attempts".into() };
-        self.set.insert("attempts", doc! { "$concatArrays": [before, [literal(document)]] });
+        self.set.insert("attempts", doc! { "$concatArrays": [before, [appended]] });
         if is_full {
             let gone = doc! { "$arrayElemAt": ["$attempts.bytes", i64::from(FOLDED_AT)] };
             self.set.insert("history_bytes", doc! { "$subtract": [weight, gone] });
@@ -160,7 +165,7 @@ impl Change {
             self.set("records", task.records + 1);
             self.set("history_bytes", weight);
         }
-        Ok(())
+        Ok(document)
     }
 
     /// Reads the history that has to be cut to take one more record. Should the task have changed
@@ -173,7 +178,7 @@ impl Change {
     }
 
     /// Puts a history in place of the task's, within its bounds.
-    pub(crate) fn replace_history(&mut self, attempts: Vec<Attempt>) -> Step<()> {
+    fn replace_history(&mut self, attempts: Vec<Attempt>) -> Step<()> {
         let history = bounded(attempts);
         self.bytes += usize::try_from(history.bytes + 200 * history.records).unwrap_or(usize::MAX);
         let attempts = serialize_to_bson(&history.attempts).map_err(|_| corrupt("attempts"))?;
@@ -192,7 +197,7 @@ impl Change {
 }
 
 /// A full history with room for one more: its middle record is folded into the one before.
-pub(crate) fn folded() -> Document {
+fn folded() -> Document {
     let half = FOLDED_AT;
     let at = |place: u32| doc! { "$arrayElemAt": ["$attempts", i64::from(place)] };
     let stands_for = |record: &str| doc! { "$max": [format!("{record}.folded"), 1_i64] };
@@ -212,12 +217,12 @@ pub(crate) fn folded() -> Document {
 }
 
 /// Whether a history of this weight is within its bound.
-pub(crate) fn fits(weight: i64) -> bool {
+fn fits(weight: i64) -> bool {
     usize::try_from(weight).is_ok_and(|weight| weight <= HISTORY_BYTES_MAX)
 }
 
 /// The history of a task.
-pub(crate) async fn whole_history(db: &Db, id: &str, seq: i64) -> Step<Vec<Attempt>> {
+async fn whole_history(db: &Db, id: &str, seq: i64) -> Step<Vec<Attempt>> {
     let wanted = doc! { "_id": id, "seq": seq };
     let pipeline = vec![doc! { "$match": wanted }, doc! { "$project": { "attempts": 1 } }];
     let found: Vec<TaskDocument> = db.read_recent(pipeline).await?;

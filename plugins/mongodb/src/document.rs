@@ -68,9 +68,6 @@ pub(crate) struct TaskDocument {
     pub(crate) last_attempt_no: i64,
     #[serde(default)]
     pub(crate) overrides: OverridesDocument,
-    /// Its own lease in milliseconds, for the claim.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) lease_ms: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) progress: Option<Binary>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -217,13 +214,6 @@ pub(crate) fn binary(bytes: &[u8]) -> Binary {
 
 pub(crate) fn bytes(binary: Option<Binary>) -> Bytes {
     binary.map(|binary| Bytes::from(binary.bytes)).unwrap_or_default()
-}
-
-/// A duration in whole milliseconds, rounded up, of a length that a date can bear.
-pub(crate) fn millis(duration: Duration) -> i64 {
-    const LONGEST: i64 = 400_000_000_000_000; // more than from year 1 to 9999
-    let millis = i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
-    millis.min(LONGEST)
 }
 
 /// A number that counts in 32 bits.

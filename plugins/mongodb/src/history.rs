@@ -14,9 +14,6 @@ use serde::{Deserialize, Serialize};
 /// What a record weighs in an answer beside its text: numbers and instants.
 pub(crate) const RECORD_BYTES: i64 = 48;
 
-pub(crate) const LEASE_EXPIRED_MESSAGE: &str = "the lease ran out and the task was claimed again";
-pub(crate) const LEASE_EXPIRED: i32 = AttemptOutcome::LeaseExpired as i32 + 1;
-
 /// A record.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct AttemptDocument {
@@ -147,6 +144,13 @@ pub(crate) fn record(
         extra: report.extra,
         folded_count: 0,
     }
+}
+
+/// What is said of a claim that lapsed.
+pub(crate) fn lapsed() -> AttemptReport {
+    let message = "the lease ran out and the task was claimed again";
+    let error = AttemptError::new(AttemptError::LEASE_EXPIRED, message);
+    AttemptReport { error: Some(error), ..AttemptReport::default() }
 }
 
 /// What is said of a task that outlived its `expires_at`.

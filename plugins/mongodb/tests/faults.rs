@@ -68,8 +68,10 @@ async fn a_pause_longer_than_the_leases_makes_no_second_claim() {
 async fn connections_that_are_cut_under_load_are_made_again() {
     let Some(served) = Served::start().await else { return };
     let proxy = Proxy::before(served.address()).await.unwrap();
-    let open =
-        async || -> Arc<dyn Storage> { Arc::new(served.open_through(proxy.address()).await) };
+    let open = async || {
+        let store: Arc<dyn Storage> = Arc::new(served.open_through(proxy.address()).await);
+        store
+    };
     let crew = Crew::start(open).await;
     for _ in 0..10 {
         crew.works_on().await;
