@@ -13,6 +13,7 @@ mod cases;
 mod given;
 mod model;
 
+pub mod crew;
 pub mod history;
 
 mod envelope;

@@ -58,7 +58,7 @@ impl Container {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{postgres, redis};
+    use crate::{mongodb, postgres, redis};
 
     /// The lines of a service in `docker-compose.yml`, which has no deeper structure than it needs.
     fn service(name: &str) -> Vec<String> {
@@ -76,6 +76,7 @@ mod tests {
             ("postgres", &postgres::IMAGE, 5432),
             ("redis", &redis::REDIS, 6379),
             ("valkey", &redis::VALKEY, 6380),
+            ("mongodb", &mongodb::IMAGE, 27017),
         ] {
             let Image { name: repository, tag, port, environment, command, ready: _ } = image;
             let words: Vec<_> = command.iter().map(|word| format!("{word:?}")).collect();

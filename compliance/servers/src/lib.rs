@@ -6,6 +6,7 @@
 //!
 //! A module for each database; they share the three ways and nothing else.
 
+pub mod mongodb;
 pub mod pgbouncer;
 pub mod postgres;
 pub mod redis;
@@ -24,16 +25,13 @@ pub use proxy::Proxy;
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// No address is given, no program is installed, no container engine answers.
-    #[error(
-        "no {what}: set {variable}, install it (Debian package {package}), or start a container \
-         engine"
-    )]
+    #[error("no {what}: set {variable}, install it ({package}), or start a container engine")]
     Missing {
         /// What was looked for.
         what: &'static str,
         /// The variable that gives an address.
         variable: &'static str,
-        /// The package that has the program.
+        /// What has the program.
         package: &'static str,
     },
     /// The system refused something.

@@ -160,6 +160,18 @@ impl LocalServer {
         Err(self.not_ready(self.output()))
     }
 
+    /// Waits until it has written this, which from now on is what tells that it serves.
+    pub(crate) fn wait_until(&mut self, ready: &'static str) -> Result<(), StartError> {
+        self.spec.ready = ready;
+        for _ in 0..READY_POLLS {
+            if self.output().contains(ready) {
+                return Ok(());
+            }
+            std::thread::sleep(READY_POLL);
+        }
+        Err(self.not_ready(self.output()))
+    }
+
     fn not_ready(&mut self, output: String) -> StartError {
         self.end("KILL");
         StartError::NotReady { program: self.spec.program.display().to_string(), output }

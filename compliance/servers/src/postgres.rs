@@ -94,7 +94,11 @@ fn can_be_started() -> bool {
 }
 
 fn missing_server() -> StartError {
-    StartError::Missing { what: "PostgreSQL server", variable: VARIABLE, package: "postgresql" }
+    StartError::Missing {
+        what: "PostgreSQL server",
+        variable: VARIABLE,
+        package: "Debian package postgresql",
+    }
 }
 
 /// The folder with the server's programs; of several versions the newest.

@@ -4,11 +4,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod crew;
 mod servers;
 
-use crew::{Crew, claim_from, new_task, queue, resolution};
 use futures::StreamExt as _;
+use rdq_compliance::crew::{self, Crew, claim_from, new_task, queue, resolution};
 use rdq_redis::{OpenError, RedisConfig, RedisStorage};
 use rdq_spi::{
     Call, Durability, ExtendParams, Moment, PurgeParams, RedriveParams, Selection, Storage as _,
@@ -37,51 +36,51 @@ fn command(words: &str) -> redis::Cmd {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_killed_again_and_again_loses_nothing() {
     let Some(served) = start(&[]).await else { return };
-    let crew = Crew::start(&served).await;
+    let crew = Crew::start(async || served.handle().await).await;
     for _ in 0..4 {
         crew.works_on().await;
         served.process(LocalServer::kill);
         tokio::time::sleep(Duration::from_millis(200)).await;
         served.process(LocalServer::start_again).unwrap();
     }
-    let tally = crew.finish(&served).await;
+    let tally = crew.finish(served.handle().await).await;
     assert!(tally.failed > 0, "the kills were not noticed: {tally:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pause_longer_than_the_leases_makes_no_second_claim() {
     let Some(served) = start(&[]).await else { return };
-    let crew = Crew::start(&served).await;
+    let crew = Crew::start(async || served.handle().await).await;
     for _ in 0..2 {
         crew.works_on().await;
         served.process(|server| server.pause());
         tokio::time::sleep(3 * crew::LEASE).await;
         served.process(|server| server.resume());
     }
-    crew.finish(&served).await;
+    crew.finish(served.handle().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_that_are_cut_under_load_are_made_again() {
     let Some(served) = start(&[]).await else { return };
-    let crew = Crew::start(&served).await;
+    let crew = Crew::start(async || served.handle().await).await;
     for _ in 0..10 {
         crew.works_on().await;
         served.ask(&command("CLIENT KILL TYPE normal SKIPME yes"));
     }
-    let tally = crew.finish(&served).await;
+    let tally = crew.finish(served.handle().await).await;
     assert!(tally.failed > 0, "the cuts were not noticed: {tally:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn functions_that_are_gone_are_loaded_again_in_the_middle_of_the_work() {
     let Some(served) = start(&[]).await else { return };
-    let crew = Crew::start(&served).await;
+    let crew = Crew::start(async || served.handle().await).await;
     for _ in 0..10 {
         crew.works_on().await;
         served.ask(&command("FUNCTION FLUSH"));
     }
-    let tally = crew.finish(&served).await;
+    let tally = crew.finish(served.handle().await).await;
     assert_eq!(tally.failed, 0, "nobody notices: {tally:?}");
 }
 

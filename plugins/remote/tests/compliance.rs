@@ -5,6 +5,7 @@ use rdq_daemon::{ServeArgs, Server};
 use rdq_remote::RemoteStorage;
 use rdq_spi::{Capabilities, Durability, Storage};
 use rdq_test_servers::{
+    mongodb::{self, MongoServer},
     postgres::{self, PostgresServer},
     redis::{Flavor, RedisServer},
 };
@@ -146,6 +147,28 @@ impl Fixture for RedisBehind {
     }
 }
 
+/// A database of its own on a server that all cases share.
+struct MongoBehind(Served);
+
+impl Fixture for MongoBehind {
+    const CAPABILITIES: Capabilities = Capabilities { durability: Durability::PowerCut, ..MEMORY };
+    const THROUGH_ENGINE: bool = true;
+
+    async fn create() -> Self {
+        let database = MongoServer::shared().await.expect("a MongoDB server");
+        let namespace = format!("kit_{:016x}", Random::any_seed());
+        Self(Served::start(format!("{}&namespace={namespace}", database.url())).await)
+    }
+
+    async fn open(&self) -> Arc<dyn Storage> {
+        self.0.open().await
+    }
+
+    async fn restart(&self) {
+        self.0.restart().await;
+    }
+}
+
 fn main() {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let mut failed = 0;
@@ -160,7 +183,12 @@ fn main() {
     }
     println!("through a server with `redis:` behind it");
     match Flavor::Redis.missing() {
-        None => failed += check::<RedisBehind>(arguments).failed,
+        None => failed += check::<RedisBehind>(arguments.clone()).failed,
+        Some(reason) => println!("all ignored: {reason}"),
+    }
+    println!("through a server with `mongodb:` behind it");
+    match mongodb::missing() {
+        None => failed += check::<MongoBehind>(arguments).failed,
         Some(reason) => println!("all ignored: {reason}"),
     }
     std::process::exit(if failed > 0 { 101 } else { 0 });

@@ -74,6 +74,7 @@ fn crates_import_what_the_table_says_and_nothing_else() {
         ("rdq-sqlite", &["rdq-spi"], &["rdq-compliance"]),
         ("rdq-postgres", &["rdq-spi"], &["rdq-compliance", "rdq-test-servers"]),
         ("rdq-redis", &["rdq-spi"], &["rdq-compliance", "rdq-test-servers"]),
+        ("rdq-mongodb", &["rdq-spi"], &["rdq-compliance", "rdq-test-servers"]),
         (
             "rdq-remote",
             &["rdq-proto", "rdq-spi"],
@@ -83,7 +84,15 @@ fn crates_import_what_the_table_says_and_nothing_else() {
         ("rdq-test-servers", &[], &[]),
         (
             "rdq-store",
-            &["rdq-memory", "rdq-postgres", "rdq-redis", "rdq-remote", "rdq-spi", "rdq-sqlite"],
+            &[
+                "rdq-memory",
+                "rdq-mongodb",
+                "rdq-postgres",
+                "rdq-redis",
+                "rdq-remote",
+                "rdq-spi",
+                "rdq-sqlite",
+            ],
             &[],
         ),
         ("rdq-daemon", &["rdq-engine", "rdq-proto", "rdq-spi", "rdq-store"], &[]),

@@ -32,7 +32,8 @@ pub struct ServeArgs {
     pub http: Option<SocketAddr>,
 
     /// Where tasks are kept: `sqlite:PATH`, `postgres://USER:PASSWORD@HOST/DATABASE`,
-    /// `redis://HOST:PORT`, `memory:` or `http://HOST:PORT` of another rdq [default: sqlite:rdq.db]
+    /// `redis://HOST:PORT`, `mongodb://USER:PASSWORD@HOST/DATABASE`, `memory:` or `http://HOST:PORT`
+    /// of another rdq [default: sqlite:rdq.db]
     #[arg(long, env = "RDQ_STORAGE", value_name = "URL", hide_env_values = true)]
     pub storage: Option<String>,
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 pub enum OpenError {
     /// The URL names no storage of this build.
     #[error(
-        "`{url}` names no storage; use `sqlite:PATH`, `postgres://…`, `redis://…`, `memory:` or \
-         `http://HOST:PORT` of another rdq"
+        "`{url}` names no storage; use `sqlite:PATH`, `postgres://…`, `redis://…`, `mongodb://…`, \
+         `memory:` or `http://HOST:PORT` of another rdq"
     )]
     UnknownUrl {
         /// The URL, without secrets.
@@ -33,6 +33,10 @@ pub enum OpenError {
     #[cfg(feature = "redis")]
     #[error("{}", chain(.0))]
     Redis(#[from] rdq_redis::OpenError),
+    /// The MongoDB database could not be used.
+    #[cfg(feature = "mongodb")]
+    #[error("{}", chain(.0))]
+    Mongo(#[from] rdq_mongodb::OpenError),
     /// The other server could not be used.
     #[error("{}", chain(.0))]
     Storage(#[from] StorageError),
@@ -68,10 +72,17 @@ pub async fn open(url: &str) -> Result<Arc<dyn Storage>, OpenError> {
             let config = rdq_redis::RedisConfig::from_url(url)?;
             Ok(Arc::new(rdq_redis::RedisStorage::connect(config).await?))
         }
+        #[cfg(feature = "mongodb")]
+        Some(("mongodb", _)) => {
+            let options = rdq_mongodb::MongoOptions::from_url(url)?;
+            Ok(Arc::new(rdq_mongodb::MongoStorage::open(options).await?))
+        }
         #[cfg(not(feature = "postgres"))]
         Some(("postgres" | "postgresql", _)) => Err(OpenError::NotBuilt { storage: "PostgreSQL" }),
         #[cfg(not(feature = "redis"))]
         Some(("redis", _)) => Err(OpenError::NotBuilt { storage: "Redis" }),
+        #[cfg(not(feature = "mongodb"))]
+        Some(("mongodb", _)) => Err(OpenError::NotBuilt { storage: "MongoDB" }),
         #[cfg(feature = "remote")]
         Some(("http" | "https", _)) => Ok(Arc::new(rdq_remote::RemoteStorage::connect(url).await?)),
         _ => Err(OpenError::UnknownUrl { url: redact(url) }),
@@ -105,7 +116,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_database_that_is_not_there_is_an_error_without_its_password() {
-        for url in ["postgres://me:secret@127.0.0.1:1/db", "postgres://me:secret@127.0.0.1:x/db"] {
+        for url in [
+            "postgres://me:secret@127.0.0.1:1/db",
+            "postgres://me:secret@127.0.0.1:x/db",
+            "mongodb://me:secret@127.0.0.1:1/db",
+            "mongodb://me:secret@127.0.0.1:x/db",
+        ] {
             let error = open(url).await.unwrap_err().to_string();
             assert!(!error.contains("secret"), "{error}");
         }

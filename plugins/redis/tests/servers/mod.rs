@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses its own part")]
 
 use rdq_redis::{OpenError, RedisConfig, RedisStorage};
+use rdq_spi::Storage;
 use rdq_test_servers::{
     LocalServer,
     redis::{Flavor, RedisServer},
@@ -10,7 +11,7 @@ use rdq_test_servers::{
 use redis::ConnectionLike as _;
 use std::{
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -91,6 +92,10 @@ impl Served {
 
     pub(crate) async fn open(&self) -> RedisStorage {
         self.try_open().await.expect("the server can be used")
+    }
+
+    pub(crate) async fn handle(&self) -> Arc<dyn Storage> {
+        Arc::new(self.open().await)
     }
 
     /// Does something to the process; only with a server of its own.

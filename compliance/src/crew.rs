@@ -1,12 +1,12 @@
 //! Producers and workers on two handles, as two servers would have them, and the judgement on what
-//! they saw. A call that fails is repeated by those who can.
+//! they saw. A call that fails is repeated by those who can. What happens to the storage meanwhile
+//! is the test's own.
 
-use crate::servers::Served;
-use bytes::Bytes;
-use rdq_compliance::{
+use crate::{
     Random,
     history::{History, Truth, check},
 };
+use bytes::Bytes;
 use rdq_spi::{
     AttemptReport, Call, Claim, ClaimParams, ClaimQueue, ClaimRef, ExtendParams, ListParams,
     Moment, NewTask, Outcome, Overrides, QueueName, Resolution, Result, Storage, TaskId,
@@ -21,17 +21,21 @@ use std::{
 };
 use tokio::task::JoinHandle;
 
-pub(crate) const LEASE: Duration = Duration::from_millis(400);
+/// What workers ask for: short, so that some lapse.
+pub const LEASE: Duration = Duration::from_millis(400);
 
 /// What a crew did.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) admitted: usize,
-    pub(crate) resolved: usize,
-    pub(crate) failed: usize,
+pub struct Tally {
+    /// Tasks that were acknowledged.
+    pub admitted: usize,
+    /// Claims that their workers ended.
+    pub resolved: usize,
+    /// Calls that failed, and were repeated where that is safe.
+    pub failed: usize,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Counters {
     is_over: AtomicBool,
     admitted: AtomicUsize,
@@ -39,17 +43,21 @@ struct Counters {
     failed: AtomicUsize,
 }
 
-pub(crate) struct Crew {
+/// Producers and workers under way.
+#[derive(Debug)]
+pub struct Crew {
     history: History,
     counters: Arc<Counters>,
     hands: Vec<JoinHandle<()>>,
 }
 
-pub(crate) fn queue(name: &str) -> QueueName {
+/// A queue.
+pub fn queue(name: &str) -> QueueName {
     QueueName::new(name).expect("a name")
 }
 
-pub(crate) fn new_task(id: &str, queue: &QueueName) -> NewTask {
+/// A task that is due.
+pub fn new_task(id: &str, queue: &QueueName) -> NewTask {
     NewTask {
         id: TaskId::new(id).expect("an id"),
         queue: queue.clone(),
@@ -68,12 +76,13 @@ pub(crate) fn new_task(id: &str, queue: &QueueName) -> NewTask {
     }
 }
 
-pub(crate) fn claim_ref(claim: &Claim) -> ClaimRef {
+/// What a call about a claim names it by.
+pub fn claim_ref(claim: &Claim) -> ClaimRef {
     ClaimRef { task_id: claim.task.id.clone(), token: claim.token.clone() }
 }
 
 /// Claims a few tasks.
-pub(crate) async fn claim_from(
+pub async fn claim_from(
     store: &dyn Storage,
     queue: &QueueName,
     lease: Duration,
@@ -89,7 +98,8 @@ pub(crate) async fn claim_from(
     Ok(store.claim_due(vec![params]).await?.remove(0)?.claims)
 }
 
-pub(crate) fn resolution(claim: &Claim, call: Call) -> Resolution {
+/// The end of a claim by this call.
+pub fn resolution(claim: &Claim, call: Call) -> Resolution {
     let attempt = AttemptReport::default();
     let outcome = match call {
         Call::Complete => Outcome::Succeed { attempt, result: Bytes::new(), forget: false },
@@ -101,15 +111,15 @@ pub(crate) fn resolution(claim: &Claim, call: Call) -> Resolution {
 }
 
 impl Crew {
-    /// Starts them.
-    pub(crate) async fn start(served: &Served) -> Self {
+    /// Starts them, on handles that it opens.
+    pub async fn start(open: impl AsyncFn() -> Arc<dyn Storage>) -> Self {
         let history = History::new();
         let counters = Arc::new(Counters::default());
         let mut hands = Vec::new();
         let seed = Random::any_seed();
         eprintln!("seed {seed}");
         for number in 0..2_u64 {
-            let store = history.watch(Arc::new(served.open().await));
+            let store = history.watch(open().await);
             let hand = Hand { store, counters: counters.clone(), queue: queue("crew") };
             hands.push(tokio::spawn(hand.clone().produce(number)));
             for worker in 0..3 {
@@ -121,7 +131,7 @@ impl Crew {
     }
 
     /// Returns when more was done.
-    pub(crate) async fn works_on(&self) {
+    pub async fn works_on(&self) {
         let done = || self.counters.resolved.load(Ordering::Relaxed);
         let before = done();
         while done() < before + 20 {
@@ -130,15 +140,15 @@ impl Crew {
         }
     }
 
-    /// Lets them end, does what is left, and judges.
-    pub(crate) async fn finish(self, served: &Served) -> Tally {
+    /// Lets them end, does what is left, on this handle, and judges.
+    pub async fn finish(self, store: Arc<dyn Storage>) -> Tally {
         self.works_on().await;
         self.counters.is_over.store(true, Ordering::Relaxed);
         for hand in self.hands {
             hand.await.expect("no hand fails");
         }
         let queue = queue("crew");
-        let store = self.history.watch(Arc::new(served.open().await));
+        let store = self.history.watch(store);
         loop {
             let claims = claim_from(&*store, &queue, Duration::from_secs(60)).await.expect("up");
             for claim in &claims {

@@ -1,0 +1,177 @@
+//! The database: its collections, how surely they are read and written, and how a command is sent,
+//! bounded in time and repeated where it did nothing.
+
+use crate::{
+    clock::Clock,
+    config::{MongoOptions, OpenError},
+    document::TaskDocument,
+    errors::{Access, Failure, Step},
+};
+use futures::TryStreamExt as _;
+use mongodb::{
+    Client, Collection, Database,
+    bson::{Bson, Document, doc},
+    options::{ClientOptions, ReadConcern, WriteConcern},
+};
+use serde::de::DeserializeOwned;
+use std::{
+    hash::{BuildHasher as _, Hasher as _, RandomState},
+    sync::Arc,
+    time::Duration,
+};
+
+/// A database that is away is said to be soon.
+const SELECTION_MAX: Duration = Duration::from_secs(2);
+/// How long a command may take by the server's clock.
+const COMMAND_MAX: Duration = Duration::from_secs(20);
+/// How long a write waits for the majority: it is there already, and its outcome unknown after.
+const MAJORITY_MAX: Duration = Duration::from_secs(10);
+const CONNECTIONS_MAX: u32 = 20;
+/// How often a command that did nothing is sent.
+pub(crate) const TRIES_MAX: u32 = 10;
+
+/// The collections of a store.
+#[derive(Debug, Clone)]
+pub(crate) struct Db {
+    pub(crate) database: Database,
+    pub(crate) clock: Arc<Clock>,
+    client: Client,
+    /// What another member could still undo is not read.
+    tasks: Collection<TaskDocument>,
+    /// As the primary sees them now: for what a guarded write follows.
+    recent: Collection<TaskDocument>,
+    /// Waits for the majority's journals.
+    durable: WriteConcern,
+}
+
+impl Db {
+    /// Connects to nothing yet.
+    pub(crate) async fn new(options: &MongoOptions) -> Result<Self, OpenError> {
+        // The error may show the URL, and with it the password.
+        let mut client = ClientOptions::parse(&options.url).await.map_err(|_| OpenError::Url)?;
+        client.app_name = Some("rdq".into());
+        client.server_selection_timeout.get_or_insert(SELECTION_MAX);
+        client.connect_timeout.get_or_insert(SELECTION_MAX);
+        client.max_pool_size.get_or_insert(CONNECTIONS_MAX);
+        // Every read here decides something: it is the primary's.
+        client.selection_criteria = None;
+        let client = Client::with_options(client)?;
+        let database = client.database(&options.namespace);
+        let durable = WriteConcern::builder()
+            .w(mongodb::options::Acknowledgment::Majority)
+            .journal(true)
+            .w_timeout(MAJORITY_MAX)
+            .build();
+        let collection = |concern| {
+            let options = mongodb::options::CollectionOptions::builder()
+                .read_concern(concern)
+                .write_concern(durable.clone())
+                .build();
+            database.collection_with_options("tasks", options)
+        };
+        let (tasks, recent) =
+            (collection(ReadConcern::majority()), collection(ReadConcern::local()));
+        Ok(Self { clock: Arc::default(), client, tasks, recent, durable, database })
+    }
+
+    /// Waits for nothing but the primary's memory. What is written so is on disk and with the
+    /// majority as soon as any later write of [`Db::write`] is.
+    pub(crate) async fn write_ahead(&self, command: Document) -> Step<Document> {
+        self.send(command, doc! { "w": 1 }).await
+    }
+
+    /// Runs a write that is with the majority, and on its disks, when this returns.
+    pub(crate) async fn write(&self, command: Document) -> Step<Document> {
+        let timeout = i32::try_from(MAJORITY_MAX.as_millis()).unwrap_or(i32::MAX);
+        self.send(command, doc! { "w": "majority", "j": true, "wtimeout": timeout }).await
+    }
+
+    async fn send(&self, mut command: Document, concern: Document) -> Step<Document> {
+        command.insert("writeConcern", concern);
+        command.insert("maxTimeMS", i32::try_from(COMMAND_MAX.as_millis()).unwrap_or(i32::MAX));
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let failure = match self.database.run_command(command.clone()).await {
+                Ok(reply) => match reply.get_document("writeConcernError") {
+                    Ok(error) => return Err(Failure::Unknown(error.to_string().into())),
+                    Err(_) => return Ok(reply),
+                },
+                Err(error) => Failure::of(error, Access::Write),
+            };
+            if !failure.may_be_repeated() || tries == TRIES_MAX {
+                return Err(failure);
+            }
+            pause(tries).await;
+        }
+    }
+
+    /// Puts in new tasks, none of which stands in the way of another; answers the errors of those
+    /// that could not be.
+    pub(crate) async fn insert(&self, tasks: &[TaskDocument]) -> Step<Vec<(usize, i32, String)>> {
+        use mongodb::error::ErrorKind;
+        let inserted = self.tasks.insert_many(tasks).ordered(false).await;
+        let Err(error) = inserted else { return Ok(Vec::new()) };
+        match error.kind.as_ref() {
+            ErrorKind::InsertMany(refused) if refused.write_concern_error.is_none() => {
+                let errors = refused.write_errors.iter().flatten();
+                Ok(errors.map(|it| (it.index, it.code, it.message.clone())).collect())
+            }
+            ErrorKind::InsertMany(_) => Err(Failure::Unknown(error.into())),
+            _ => Err(Failure::of(error, Access::Write)),
+        }
+    }
+
+    /// What the majority has.
+    pub(crate) async fn read<T>(&self, pipeline: Vec<Document>) -> Step<Vec<T>>
+    where
+        T: DeserializeOwned + Send + Sync + Unpin,
+    {
+        aggregate(&self.tasks, pipeline).await
+    }
+
+    /// What the primary has now.
+    pub(crate) async fn read_recent<T>(&self, pipeline: Vec<Document>) -> Step<Vec<T>>
+    where
+        T: DeserializeOwned + Send + Sync + Unpin,
+    {
+        aggregate(&self.recent, pipeline).await
+    }
+
+    /// A small collection beside the tasks'.
+    pub(crate) fn beside(&self, name: &str) -> Collection<Document> {
+        let options = mongodb::options::CollectionOptions::builder()
+            .read_concern(ReadConcern::majority())
+            .write_concern(self.durable.clone())
+            .build();
+        self.database.collection_with_options(name, options)
+    }
+
+    /// Ends the connections.
+    pub(crate) async fn close(&self) {
+        self.client.clone().shutdown().immediate(true).await;
+    }
+}
+
+async fn aggregate<T>(
+    collection: &Collection<TaskDocument>,
+    pipeline: Vec<Document>,
+) -> Step<Vec<T>>
+where
+    T: DeserializeOwned + Send + Sync + Unpin,
+{
+    let read = |error| Failure::of(error, Access::Read);
+    let cursor = collection.aggregate(pipeline).max_time(COMMAND_MAX).with_type::<T>().await;
+    cursor.map_err(read)?.try_collect().await.map_err(read)
+}
+
+/// Longer from try to try, and never the same for two who met.
+pub(crate) async fn pause(tries: u32) {
+    let random = RandomState::new().build_hasher().finish();
+    tokio::time::sleep(Duration::from_micros(random % (1_000 << tries.min(8)))).await;
+}
+
+/// A value that is never read as an expression.
+pub(crate) fn literal(value: impl Into<Bson>) -> Bson {
+    Bson::Document(doc! { "$literal": value.into() })
+}

@@ -1,0 +1,106 @@
+//! The database as this version needs it: made where it is missing, whoever comes first, and refused
+//! where a newer version has been.
+
+use crate::{
+    config::OpenError,
+    database::Db,
+    document::{TaskDocument, instant},
+    token::StoreId,
+};
+use mongodb::{
+    IndexModel,
+    bson::{Binary, Bson, Document, doc, spec::BinarySubtype},
+    options::IndexOptions,
+};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+
+/// The version of the schema that this code knows.
+const VERSION: i32 = 1;
+
+/// Makes what is missing; answers which store this is.
+pub(crate) async fn migrate(db: &Db) -> Result<StoreId, OpenError> {
+    let store = db.beside("store");
+    // Random; part of every claim token, so that a token of another store is refused.
+    let id = RandomState::new().build_hasher().finish().to_be_bytes().to_vec();
+    let id = Binary { subtype: BinarySubtype::Generic, bytes: id };
+    insert_once(db, doc! { "_id": "store", "version": VERSION, "store_id": id }).await?;
+    insert_once(db, doc! { "_id": "numbers" }).await?;
+    let stored = store.find_one(doc! { "_id": "store" }).await?;
+    let stored = stored.ok_or(OpenError::Corrupt { what: "the document of the store" })?;
+    let found = stored.get_i32("version").map_err(|_| OpenError::Corrupt { what: "version" })?;
+    if found > VERSION {
+        return Err(OpenError::NewerSchema { found, known: VERSION });
+    }
+    let numbers = store.find_one(doc! { "_id": "numbers" }).await?;
+    if let Some(Bson::DateTime(now)) = numbers.as_ref().and_then(|numbers| numbers.get("now")) {
+        db.clock.advance(instant(*now));
+    }
+    let tasks = db.database.collection::<TaskDocument>("tasks");
+    tasks.create_indexes(indexes()).await?;
+    match stored.get("store_id") {
+        Some(Bson::Binary(id)) => {
+            let id = id.bytes.as_slice().try_into();
+            id.map(StoreId).map_err(|_| OpenError::Corrupt { what: "store_id" })
+        }
+        _ => Err(OpenError::Corrupt { what: "store_id" }),
+    }
+}
+
+async fn insert_once(db: &Db, document: Document) -> Result<(), OpenError> {
+    match db.beside("store").insert_one(document).await {
+        Ok(_) => Ok(()),
+        Err(error) if is_taken(&error) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn is_taken(error: &mongodb::error::Error) -> bool {
+    use mongodb::error::{ErrorKind, WriteFailure};
+    matches!(error.kind.as_ref(), ErrorKind::Write(WriteFailure::WriteError(error))
+        if error.code == crate::errors::DUPLICATE_KEY)
+}
+
+/// No finished task is in the indexes of those that live, and the other way around.
+fn indexes() -> Vec<IndexModel> {
+    let live = doc! { "live": true };
+    [
+        // What is due, in the order of claims; counts of what lives.
+        (
+            "claims",
+            doc! { "queue": 1, "live": 1, "rank": 1, "at": 1, "seq": 1, "status": 1 },
+            Some(live.clone()),
+        ),
+        // Lists by admission, and the names of queues.
+        ("admissions", doc! { "queue": 1, "seq": 1 }, None),
+        // Dead letters by death; counts of what is finished.
+        (
+            "ends",
+            doc! { "queue": 1, "live": 1, "status": 1, "ended": 1 },
+            Some(doc! { "live": false }),
+        ),
+        // Unfinished tasks that expire.
+        (
+            "expiry",
+            doc! { "queue": 1, "live": 1, "expires_at": 1 },
+            Some(doc! { "live": true, "expires_at": { "$exists": true } }),
+        ),
+        // Finished tasks that their queue's retention removes, and dead letters with their own.
+        (
+            "kept",
+            doc! { "queue": 1, "kept": 1, "finished_at": 1 },
+            Some(doc! { "kept": { "$exists": true } }),
+        ),
+        (
+            "purge",
+            doc! { "queue": 1, "purge_at": 1 },
+            Some(doc! { "purge_at": { "$exists": true } }),
+        ),
+    ]
+    .into_iter()
+    .map(|(name, keys, partial)| {
+        let options =
+            IndexOptions::builder().name(name.to_owned()).partial_filter_expression(partial);
+        IndexModel::builder().keys(keys).options(options.build()).build()
+    })
+    .collect()
+}
