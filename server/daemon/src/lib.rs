@@ -2,6 +2,7 @@
 //! It decides nothing about tasks.
 
 mod server; // start here
+mod migrate;
 mod config;
 mod connections;
 mod limits;
@@ -10,5 +11,6 @@ mod grpc;
 mod convert;
 mod status;
 
-pub use config::{ConfigError, ServeArgs};
+pub use config::{ConfigError, MigrateArgs, ServeArgs};
+pub use migrate::{Prepared, migrate};
 pub use server::{ServeError, Server, serve};
