@@ -78,9 +78,18 @@ impl LocalServer {
         spec: Spec,
         prepare: impl FnOnce(&Path, Option<Account>) -> Result<(), StartError>,
     ) -> Result<Self, StartError> {
+        Self::start_in(&std::env::temp_dir(), spec, prepare)
+    }
+
+    /// The same, with a folder in this one.
+    pub(crate) fn start_in(
+        parent: &Path,
+        spec: Spec,
+        prepare: impl FnOnce(&Path, Option<Account>) -> Result<(), StartError>,
+    ) -> Result<Self, StartError> {
         let folder = tempfile::Builder::new()
             .prefix("rdq-test-")
-            .tempdir()
+            .tempdir_in(parent)
             .map_err(StartError::io("make a temporary folder"))?;
         if let Some(Account { uid, gid }) = spec.account {
             chown(folder.path(), Some(uid), Some(gid))
@@ -109,6 +118,11 @@ impl LocalServer {
     /// Its id, while it runs.
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.as_mut().is_none_or(|child| !matches!(child.try_wait(), Ok(None)))
     }
 
     /// What it wrote since it was first started.
@@ -182,6 +196,16 @@ impl LocalServer {
         self.end("KILL");
     }
 
+    /// Ends it and its children at once, as the loss of a machine would, also where they are paused.
+    pub fn kill_all(&mut self) {
+        // Itself first: it starts no more children then.
+        self.signal("STOP");
+        for child in self.children() {
+            send("KILL", child);
+        }
+        self.end("KILL");
+    }
+
     /// Ends it and its children, and waits until it is gone.
     pub fn stop(&mut self) {
         self.end(self.spec.end_signal);
@@ -204,16 +228,19 @@ impl LocalServer {
     }
 
     fn signal_all(&self, signal: &str) {
-        let pid = self.pid().expect("it runs");
         // Itself first: it starts no more children then.
         self.signal(signal);
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-        for child in children.unwrap_or_default().split_whitespace() {
-            if let Ok(child) = child.parse() {
-                // It may have ended by itself.
-                send(signal, child);
-            }
+        for child in self.children() {
+            // It may have ended by itself.
+            send(signal, child);
         }
+    }
+
+    fn children(&self) -> Vec<u32> {
+        let pid = self.pid().expect("it runs");
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let children = children.unwrap_or_default();
+        children.split_whitespace().filter_map(|child| child.parse().ok()).collect()
     }
 
     fn end(&mut self, signal: &str) {

@@ -50,11 +50,8 @@ impl PostgresServer {
 
     /// A server of the test's own with these settings, as `name=value`.
     pub async fn start_with(settings: &[&str]) -> Result<Self, StartError> {
-        if let Some(folder) = programs() {
-            let settings = settings.iter().map(|it| format!("-c{it}")).collect();
-            let server = way::started(move || start_local(&folder, settings)).await?;
-            let url = format!("postgres://postgres@127.0.0.1:{}/postgres", server.port());
-            return Ok(Self { url, way: Way::Local(server) });
+        if programs().is_some() {
+            return Self::start_in(&std::env::temp_dir(), settings).await;
         }
         if container::engine_is_there() && settings.is_empty() {
             let running = Container::start(&IMAGE).await?;
@@ -63,6 +60,17 @@ impl PostgresServer {
             return Ok(Self { url, way: Way::Container { _running: running } });
         }
         Err(missing_server())
+    }
+
+    /// An installed server of the test's own with its data in this folder, for instance on a disk
+    /// that is the test's, too.
+    pub async fn start_in(parent: &Path, settings: &[&str]) -> Result<Self, StartError> {
+        let programs = programs().ok_or_else(missing_server)?;
+        let settings = settings.iter().map(|it| format!("-c{it}")).collect();
+        let parent = parent.to_owned();
+        let server = way::started(move || start_local(&parent, &programs, settings)).await?;
+        let url = format!("postgres://postgres@127.0.0.1:{}/postgres", server.port());
+        Ok(Self { url, way: Way::Local(server) })
     }
 
     /// Its URL.
@@ -116,7 +124,11 @@ fn programs() -> Option<PathBuf> {
     folder.join("initdb").is_file().then_some(folder)
 }
 
-fn start_local(programs: &Path, settings: Vec<String>) -> Result<LocalServer, StartError> {
+fn start_local(
+    parent: &Path,
+    programs: &Path,
+    settings: Vec<String>,
+) -> Result<LocalServer, StartError> {
     let spec = Spec {
         program: programs.join("postgres"),
         account: Account::instead_of_root("postgres"),
@@ -137,7 +149,7 @@ fn start_local(programs: &Path, settings: Vec<String>) -> Result<LocalServer, St
         not_yet: Some("is still in use"),
         end_signal: "QUIT",
     };
-    LocalServer::start(spec, |folder, account| {
+    LocalServer::start_in(parent, spec, |folder, account| {
         let mut initdb = local::command(&programs.join("initdb"), folder, account)?;
         initdb.args(["--no-sync", "--auth=trust", "--username=postgres"]);
         initdb.args(["--encoding=UTF8", "--locale=C.UTF-8", "-D"]).arg(folder.join("data"));

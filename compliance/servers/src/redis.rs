@@ -123,11 +123,8 @@ impl RedisServer {
 
     /// A server of the test's own with these arguments, for instance `--maxmemory 10mb`.
     pub async fn start_with(flavor: Flavor, settings: &[&str]) -> Result<Self, StartError> {
-        if let Some(program) = flavor.program() {
-            let settings = settings.iter().map(|&it| it.to_owned()).collect();
-            let server = way::started(move || start_local(program, settings)).await?;
-            let url = format!("redis://127.0.0.1:{}", server.port());
-            return Ok(Self { url, way: Way::Local(server) });
+        if flavor.program().is_some() {
+            return Self::start_in(flavor, &std::env::temp_dir(), settings).await;
         }
         if container::engine_is_there() && settings.is_empty() {
             let running = Container::start(flavor.image()).await?;
@@ -135,6 +132,21 @@ impl RedisServer {
             return Ok(Self { url, way: Way::Container { _running: running } });
         }
         Err(flavor.missing_server())
+    }
+
+    /// An installed server of the test's own with its data in this folder, for instance on a disk
+    /// that is the test's, too.
+    pub async fn start_in(
+        flavor: Flavor,
+        parent: &Path,
+        settings: &[&str],
+    ) -> Result<Self, StartError> {
+        let program = flavor.program().ok_or_else(|| flavor.missing_server())?;
+        let settings = settings.iter().map(|&it| it.to_owned()).collect();
+        let parent = parent.to_owned();
+        let server = way::started(move || start_local(&parent, program, settings)).await?;
+        let url = format!("redis://127.0.0.1:{}", server.port());
+        Ok(Self { url, way: Way::Local(server) })
     }
 
     /// Its URL.
@@ -148,7 +160,11 @@ impl RedisServer {
     }
 }
 
-fn start_local(program: PathBuf, settings: Vec<String>) -> Result<LocalServer, StartError> {
+fn start_local(
+    parent: &Path,
+    program: PathBuf,
+    settings: Vec<String>,
+) -> Result<LocalServer, StartError> {
     let spec = Spec {
         program,
         account: None,
@@ -166,5 +182,5 @@ fn start_local(program: PathBuf, settings: Vec<String>) -> Result<LocalServer, S
         not_yet: None,
         end_signal: "TERM",
     };
-    LocalServer::start(spec, |_, _| Ok(()))
+    LocalServer::start_in(parent, spec, |_, _| Ok(()))
 }

@@ -143,7 +143,7 @@ impl Change {
     ) -> Step<AttemptDocument> {
         let no = one_more(task.last_attempt_no);
         let is_held = task.status == IN_FLIGHT;
-        let held = is_held.then(|| (task.claimed_at, task.claimed_by.as_deref()));
+        let held = is_held.then_some((task.claimed_at, task.claimed_by.as_deref()));
         let attempt = record(no, held, outcome, report, now);
         self.set("attempt_count", one_more(task.attempt_count));
         self.set("last_attempt_no", no);

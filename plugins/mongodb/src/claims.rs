@@ -153,9 +153,9 @@ async fn take(
     let mut given: HashMap<usize, Vec<Claim>> = HashMap::new();
     for ((claim, task, generation, lease), applied) in taken.into_iter().zip(applied) {
         if applied == Applied::Done {
-            let token = store_id.token(Held { seq: task.seq, generation });
+            let proof = store_id.token(Held { seq: task.seq, generation });
             let task = task.into_task().map_err(Failure::after_a_write)?;
-            given.entry(claim).or_default().push(Claim { task, token, generation, lease });
+            given.entry(claim).or_default().push(Claim { task, token: proof, generation, lease });
         }
     }
     Ok(given)

@@ -12,18 +12,20 @@ use mongodb::{
     bson::{Binary, Bson, Document, doc, spec::BinarySubtype},
     options::IndexOptions,
 };
+use rdq_spi::Migrated;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
 /// The version of the schema that this code knows.
 const VERSION: i32 = 1;
 
-/// Makes what is missing; answers which store this is.
-pub(crate) async fn migrate(db: &Db) -> Result<StoreId, OpenError> {
+/// Makes what is missing; answers which store this is, and what became of its schema.
+pub(crate) async fn migrate(db: &Db) -> Result<(StoreId, Migrated), OpenError> {
     let store = db.beside("store");
     // Random; part of every claim token, so that a token of another store is refused.
     let id = RandomState::new().build_hasher().finish().to_be_bytes().to_vec();
     let id = Binary { subtype: BinarySubtype::Generic, bytes: id };
-    insert_once(db, doc! { "_id": "store", "version": VERSION, "store_id": id }).await?;
+    let is_new =
+        insert_once(db, doc! { "_id": "store", "version": VERSION, "store_id": id }).await?;
     insert_once(db, doc! { "_id": "numbers" }).await?;
     let stored = store.find_one(doc! { "_id": "store" }).await?;
     let stored = stored.ok_or(OpenError::Corrupt { what: "the document of the store" })?;
@@ -37,19 +39,25 @@ pub(crate) async fn migrate(db: &Db) -> Result<StoreId, OpenError> {
     }
     let tasks = db.database.collection::<TaskDocument>("tasks");
     tasks.create_indexes(indexes()).await?;
+    let migrated = Migrated {
+        from: if is_new { None } else { u32::try_from(found).ok() },
+        to: VERSION.unsigned_abs(),
+    };
     match stored.get("store_id") {
         Some(Bson::Binary(id)) => {
             let id = id.bytes.as_slice().try_into();
-            id.map(StoreId).map_err(|_| OpenError::Corrupt { what: "store_id" })
+            let id = id.map_err(|_| OpenError::Corrupt { what: "store_id" })?;
+            Ok((StoreId(id), migrated))
         }
         _ => Err(OpenError::Corrupt { what: "store_id" }),
     }
 }
 
-async fn insert_once(db: &Db, document: Document) -> Result<(), OpenError> {
+/// Says whether it was not there yet.
+async fn insert_once(db: &Db, document: Document) -> Result<bool, OpenError> {
     match db.beside("store").insert_one(document).await {
-        Ok(_) => Ok(()),
-        Err(error) if is_taken(&error) => Ok(()),
+        Ok(_) => Ok(true),
+        Err(error) if is_taken(&error) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }

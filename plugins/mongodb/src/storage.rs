@@ -18,9 +18,9 @@ use async_trait::async_trait;
 use futures::{FutureExt as _, future::BoxFuture};
 use rdq_spi::{
     Admission, Cancelled, Capabilities, ClaimParams, ClaimRef, Claimed, DlqListParams, DueHints,
-    Durability, ExtendParams, Extended, ListParams, NewTask, Page, PurgeParams, QueueConfig,
-    QueueName, QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result, Storage,
-    StorageError, SweepParams, Swept, Task, TaskId,
+    Durability, ExtendParams, Extended, ListParams, Migrated, NewTask, Page, PurgeParams,
+    QueueConfig, QueueName, QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result,
+    Storage, StorageError, SweepParams, Swept, Task, TaskId,
     keyset::{self, List},
 };
 use std::{
@@ -56,10 +56,17 @@ impl MongoStorage {
     pub async fn open(options: MongoOptions) -> Result<Self, OpenError> {
         let db = Db::new(&options).await?;
         let topology = checks::check_server(&db).await?;
-        let store_id = migrations::migrate(&db).await?;
+        let (store_id, _) = migrations::migrate(&db).await?;
         let waiting = Waiting::start(&db, topology);
         let (turns, claiming) = (Turns::default(), Arc::default());
         Ok(Self { db, store_id, turns, waiting, claiming, is_closed: AtomicBool::new(false) })
+    }
+
+    /// Makes what is missing in the database, and disconnects again.
+    pub async fn migrate(options: MongoOptions) -> Result<Migrated, OpenError> {
+        let db = Db::new(&options).await?;
+        checks::check_server(&db).await?;
+        Ok(migrations::migrate(&db).await?.1)
     }
 
     /// Runs a call in a task of its own, to its end: whoever gives up waiting does not leave it
@@ -159,6 +166,7 @@ impl Storage for MongoStorage {
         Capabilities {
             durability: Durability::PowerCut,
             notify: true,
+            waiting_claims: false,
             filter_pushdown: false,
             batch_enqueue: true,
         }

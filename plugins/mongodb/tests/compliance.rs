@@ -16,6 +16,7 @@ impl Fixture for MongoFixture {
     const CAPABILITIES: Capabilities = Capabilities {
         durability: Durability::PowerCut,
         notify: true,
+        waiting_claims: false,
         filter_pushdown: false,
         batch_enqueue: true,
     };

@@ -18,6 +18,7 @@ impl Fixture for Standalone {
     const CAPABILITIES: Capabilities = Capabilities {
         durability: Durability::PowerCut,
         notify: true,
+        waiting_claims: false,
         filter_pushdown: false,
         batch_enqueue: true,
     };

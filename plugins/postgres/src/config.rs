@@ -111,12 +111,15 @@ pub enum OpenError {
         namespace: String,
     },
     /// A newer rdq has written the schema.
-    #[error("the schema has version {found}, and this rdq knows up to {known}")]
+    #[error(
+        "the schema has version {found}, and this rdq knows up to {known}: a newer rdq has used it; \
+         use one that is as new"
+    )]
     NewerSchema {
         /// The schema's version.
         found: i32,
         /// The newest version known here.
-        known: i32,
+        known: u32,
     },
     /// The database refused, or cannot be reached.
     #[error("the database cannot be used")]

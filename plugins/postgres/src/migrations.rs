@@ -2,6 +2,7 @@
 //! at once: one transaction, under a lock of the schema's own, that looks at what is there first.
 
 use crate::config::OpenError;
+use rdq_spi::Migrated;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, Row as _, raw_sql};
 
 /// Every change, in order; the version is the count. A released one is never edited.
@@ -18,14 +19,14 @@ const MIGRATIONS: &[&str] = &[
 ];
 
 /// The newest version.
-#[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "a count of files")]
-const NEWEST: i32 = MIGRATIONS.len() as i32;
+#[allow(clippy::cast_possible_truncation, reason = "a count of files")]
+const NEWEST: u32 = MIGRATIONS.len() as u32;
 
 /// Applies what is missing. The namespace is a plain name, and stands in the search path.
-pub(crate) async fn migrate(db: &mut PgConnection, namespace: &str) -> Result<(), OpenError> {
+pub(crate) async fn migrate(db: &mut PgConnection, namespace: &str) -> Result<Migrated, OpenError> {
     // Most servers start on a schema that is the newest, and need no right to change it.
     if version(db, namespace).await? == Some(NEWEST) {
-        return Ok(());
+        return Ok(Migrated { from: Some(NEWEST), to: NEWEST });
     }
     let mut step = db.begin().await?;
     // Others may hold it for as long as a migration takes.
@@ -36,9 +37,8 @@ pub(crate) async fn migrate(db: &mut PgConnection, namespace: &str) -> Result<()
         .execute(&mut *step)
         .await?;
     // Another server may have been faster.
-    let found = if let Some(found) = version(&mut step, namespace).await? {
-        found
-    } else {
+    let from = version(&mut step, namespace).await?;
+    if from.is_none() {
         let sql = format!(
             "CREATE SCHEMA IF NOT EXISTS {namespace};
             CREATE TABLE {namespace}.schema_version (
@@ -48,19 +48,18 @@ pub(crate) async fn migrate(db: &mut PgConnection, namespace: &str) -> Result<()
             INSERT INTO {namespace}.schema_version (version) VALUES (0);"
         );
         raw_sql(AssertSqlSafe(sql)).execute(&mut *step).await?;
-        0
-    };
-    let missing = usize::try_from(found).ok().and_then(|found| MIGRATIONS.get(found..));
-    for migration in missing.unwrap_or_default() {
+    }
+    for migration in MIGRATIONS.iter().skip(from.unwrap_or(0) as usize) {
         raw_sql(*migration).execute(&mut *step).await?;
     }
-    sqlx::query("UPDATE schema_version SET version = $1").bind(NEWEST).execute(&mut *step).await?;
+    let newest = i64::from(NEWEST);
+    sqlx::query("UPDATE schema_version SET version = $1").bind(newest).execute(&mut *step).await?;
     step.commit().await?;
-    Ok(())
+    Ok(Migrated { from, to: NEWEST })
 }
 
 /// The schema's version; `None` if there is nothing in it. Refuses what is not ours or too new.
-async fn version(db: &mut PgConnection, namespace: &str) -> Result<Option<i32>, OpenError> {
+async fn version(db: &mut PgConnection, namespace: &str) -> Result<Option<u32>, OpenError> {
     let row = sqlx::query(include_str!("queries/schema.sql")).bind(namespace).fetch_one(&mut *db);
     let row = row.await?;
     let (is_ours, is_empty): (bool, bool) = (row.try_get("is_ours")?, row.try_get("is_empty")?);
@@ -72,8 +71,8 @@ async fn version(db: &mut PgConnection, namespace: &str) -> Result<Option<i32>, 
     }
     let row = sqlx::query("SELECT version FROM schema_version").fetch_one(db).await?;
     let found: i32 = row.try_get("version")?;
-    if found > NEWEST {
-        return Err(OpenError::NewerSchema { found, known: NEWEST });
+    match u32::try_from(found) {
+        Ok(version) if version <= NEWEST => Ok(Some(version)),
+        _ => Err(OpenError::NewerSchema { found, known: NEWEST }),
     }
-    Ok(Some(found))
 }

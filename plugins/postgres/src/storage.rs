@@ -23,9 +23,9 @@ use async_trait::async_trait;
 use futures::{FutureExt as _, future::BoxFuture};
 use rdq_spi::{
     Admission, Cancelled, Capabilities, ClaimParams, ClaimRef, Claimed, DlqListParams, DueHints,
-    Durability, ExtendParams, Extended, ListParams, NewTask, Page, PurgeParams, QueueConfig,
-    QueueName, QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result, Step, Storage,
-    StorageError, SweepParams, Swept, Task, TaskId,
+    Durability, ExtendParams, Extended, ListParams, Migrated, NewTask, Page, PurgeParams,
+    QueueConfig, QueueName, QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result,
+    Step, Storage, StorageError, SweepParams, Swept, Task, TaskId,
     keyset::{self, List},
 };
 use sqlx::{Connection as _, PgConnection, Row as _};
@@ -55,10 +55,7 @@ pub struct PostgresStorage {
 impl PostgresStorage {
     /// Opens the schema, making or upgrading it where needed.
     pub async fn open(options: PostgresOptions) -> Result<Self, OpenError> {
-        let mut db = pool::connect(&options).await?;
-        checks::check_server(&mut db).await?;
-        checks::check_sessions(&mut db, &options).await?;
-        migrations::migrate(&mut db, &options.namespace).await?;
+        let (mut db, _) = Self::prepare(&options).await?;
         let store = sqlx::query("SELECT store_id FROM store").fetch_one(&mut db).await?;
         let store_id: Vec<u8> = store.try_get("store_id")?;
         let store_id = store_id.try_into().map_err(|_| crate::errors::corrupt("store_id"))?;
@@ -70,6 +67,21 @@ impl PostgresStorage {
         let (turns, heads) = (Turns::default(), Heads::default());
         let is_closed = AtomicBool::new(false);
         Ok(Self { pool, store_id, turns, heads, waiting, is_closed })
+    }
+
+    /// Makes or upgrades the schema, and disconnects again.
+    pub async fn migrate(options: PostgresOptions) -> Result<Migrated, OpenError> {
+        let (db, migrated) = Self::prepare(&options).await?;
+        db.close().await?;
+        Ok(migrated)
+    }
+
+    async fn prepare(options: &PostgresOptions) -> Result<(PgConnection, Migrated), OpenError> {
+        let mut db = pool::connect(options).await?;
+        checks::check_server(&mut db).await?;
+        checks::check_sessions(&mut db, options).await?;
+        let migrated = migrations::migrate(&mut db, &options.namespace).await?;
+        Ok((db, migrated))
     }
 
     /// Runs a batch in as many rounds as it takes for no round to have two items of one task.

@@ -1,5 +1,6 @@
 //! What there is to configure, and why a storage cannot be opened.
 
+use rdq_spi::StorageError;
 use redis::{ConnectionInfo, IntoConnectionInfo as _, RedisError};
 use std::fmt;
 
@@ -59,6 +60,9 @@ pub enum OpenError {
     /// The server does not answer, or refuses.
     #[error("the Redis server cannot be used")]
     Server(#[source] RedisError),
+    /// The layout could not be stored.
+    #[error("the data cannot be written")]
+    Write(#[source] StorageError),
     /// No connection in time.
     #[error("the Redis server does not answer")]
     NoAnswer,
@@ -75,7 +79,10 @@ pub enum OpenError {
     #[error("the server is a replica; use its primary's address")]
     Replica,
     /// A newer rdq wrote the data.
-    #[error("the data has layout {found}, and this rdq knows up to {known}")]
+    #[error(
+        "the data has layout {found}, and this rdq knows up to {known}: a newer rdq has used it; use \
+         one that is as new"
+    )]
     NewerSchema {
         /// Of the data.
         found: u8,

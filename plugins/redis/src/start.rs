@@ -5,14 +5,22 @@ use crate::{
     config::{OpenError, RedisConfig},
     connections::{Connections, ask},
 };
-use rdq_spi::{Durability, StorageError};
+use rdq_spi::{Durability, Migrated, StorageError};
 use redis::{FromRedisValue as _, RedisError, Value};
 
 /// The layout of the data that this build writes.
 const SCHEMA: u8 = 1;
 
-/// Connects, checks, loads the library, and says what an acknowledged write survives.
-pub(crate) async fn open(config: &RedisConfig) -> Result<(Connections, Durability), OpenError> {
+/// What was found at the start.
+pub(crate) struct Found {
+    /// What an acknowledged write survives.
+    pub(crate) durability: Durability,
+    /// The layout of the data, and that which is written from now on.
+    pub(crate) layout: Migrated,
+}
+
+/// Connects, checks, loads the library, and says what it found.
+pub(crate) async fn open(config: &RedisConfig) -> Result<(Connections, Found), OpenError> {
     let connections = Connections::new(config).map_err(OpenError::Address)?;
     let mut connection = connections.get("open").await.map_err(of_connecting)?;
     let info = ask(&mut connection, &redis::cmd("INFO")).await.map_err(OpenError::Server)?;
@@ -20,12 +28,14 @@ pub(crate) async fn open(config: &RedisConfig) -> Result<(Connections, Durabilit
     check(&info)?;
     let state = connections.state_key();
     let found = ask(&mut connection, redis::cmd("GETRANGE").arg(state).arg(0).arg(0)).await;
-    if let Value::BulkString(version) = found.map_err(OpenError::Server)?
-        && let Some(found) = version.first().copied()
-        && found > SCHEMA
-    {
+    let found = match found.map_err(OpenError::Server)? {
+        Value::BulkString(version) => version.first().copied(),
+        _ => None,
+    };
+    if let Some(found) = found.filter(|&found| found > SCHEMA) {
         return Err(OpenError::NewerSchema { found, known: SCHEMA });
     }
+    let layout = Migrated { from: found.map(u32::from), to: SCHEMA.into() };
     // Many services bar CONFIG; then the weaker promise is made.
     let fsync = ask(&mut connection, redis::cmd("CONFIG").arg("GET").arg("appendfsync")).await;
     let fsync = fsync.ok().and_then(|it| Vec::<String>::from_redis_value(it).ok());
@@ -37,7 +47,7 @@ pub(crate) async fn open(config: &RedisConfig) -> Result<(Connections, Durabilit
     }
     connections.load(&mut connection).await.map_err(OpenError::Server)?;
     drop(connection);
-    Ok((connections, durability))
+    Ok((connections, Found { durability, layout }))
 }
 
 fn of_connecting(error: StorageError) -> OpenError {

@@ -9,13 +9,14 @@ use crate::{
     packing::Unpacker,
     replies::{Reply, next},
     requests::{self, Args},
-    rows, start,
+    rows,
+    start::{self, Found},
 };
 use async_trait::async_trait;
 use bytes::Bytes;
 use rdq_spi::{
     Admission, Cancelled, Capabilities, Claim, ClaimParams, ClaimRef, Claimed, DlqListParams,
-    DueHints, Durability, ExtendParams, Extended, ListParams, NewTask, Page, PurgeParams,
+    DueHints, Durability, ExtendParams, Extended, ListParams, Migrated, NewTask, Page, PurgeParams,
     QueueConfig, QueueName, QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result,
     StaleDetail, Step, Storage, StorageError, SweepParams, Swept, Task, TaskId, TaskStatus,
     Timestamp,
@@ -37,8 +38,21 @@ pub struct RedisStorage {
 impl RedisStorage {
     /// Connects to the server and checks that it can be trusted with tasks.
     pub async fn connect(config: RedisConfig) -> Result<Self, OpenError> {
-        let (connections, durability) = start::open(&config).await?;
-        Ok(Self { config, connections: Arc::new(connections), hints: Hints::new(), durability })
+        Ok(Self::start(config).await?.0)
+    }
+
+    /// Loads the functions and stores the layout of the data, and disconnects again.
+    pub async fn migrate(config: RedisConfig) -> Result<Migrated, OpenError> {
+        let (storage, layout) = Self::start(config).await?;
+        storage.ping().await.map_err(OpenError::Write)?;
+        storage.close().await;
+        Ok(layout)
+    }
+
+    async fn start(config: RedisConfig) -> Result<(Self, Migrated), OpenError> {
+        let (connections, Found { durability, layout }) = start::open(&config).await?;
+        let (connections, hints) = (Arc::new(connections), Hints::new());
+        Ok((Self { config, connections, hints, durability }, layout))
     }
 
     /// Calls a function and takes its answer apart.

@@ -21,6 +21,7 @@ mod numbers;
 mod time;
 
 mod capabilities;
+mod schema;
 mod error;
 mod hints;
 
@@ -43,6 +44,7 @@ pub use queue::{
     Retry, VersionMismatch,
 };
 pub use resolution::{Call, Outcome, Resolution, Resolved};
+pub use schema::Migrated;
 pub use storage::Storage;
 pub use sweep::{Age, DeadRetention, SweepParams, Swept};
 pub use task::{AttemptOutcome, Overrides, Task, TaskStatus};

@@ -51,12 +51,15 @@ pub enum OpenError {
     #[error("the file is a database of another application")]
     Foreign,
     /// A newer rdq has written the file.
-    #[error("the database has schema version {found}, and this rdq knows up to {known}")]
+    #[error(
+        "the database has schema version {found}, and this rdq knows up to {known}: a newer rdq has \
+         used it; use one that is as new"
+    )]
     NewerSchema {
         /// The file's version.
         found: i64,
         /// The newest version known here.
-        known: i64,
+        known: u32,
     },
     /// SQLite refused.
     #[error("the database cannot be opened")]

@@ -2,6 +2,7 @@
 //! each step is one transaction that looks again at what is there.
 
 use crate::config::OpenError;
+use rdq_spi::Migrated;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 /// Marks the file as ours: "rdq" and a zero.
@@ -11,20 +12,20 @@ const APPLICATION_ID: i64 = 0x7264_7100;
 const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001_tasks.sql")];
 
 /// The newest version.
-#[allow(clippy::cast_possible_wrap, reason = "a count of files")]
-const NEWEST: i64 = MIGRATIONS.len() as i64;
+#[allow(clippy::cast_possible_truncation, reason = "a count of files")]
+const NEWEST: u32 = MIGRATIONS.len() as u32;
 
 /// Refuses what is not ours or too new, without touching it. Answers the version.
-pub(crate) fn check(db: &Connection) -> Result<i64, OpenError> {
+pub(crate) fn check(db: &Connection) -> Result<u32, OpenError> {
     // One snapshot: another process may be making the file ours at this moment.
     let snapshot = db.unchecked_transaction()?;
     check_within(&snapshot)
 }
 
-fn check_within(db: &Transaction<'_>) -> Result<i64, OpenError> {
+fn check_within(db: &Transaction<'_>) -> Result<u32, OpenError> {
     let read = |pragma: &str| db.query_row(&format!("PRAGMA {pragma};"), [], |row| row.get(0));
     let application_id: i64 = read("application_id")?;
-    let version: i64 = read("user_version")?;
+    let version = read("user_version")?;
     let is_empty: bool =
         db.query_row("SELECT NOT EXISTS (SELECT 1 FROM sqlite_schema);", [], |row| row.get(0))?;
     if is_empty && application_id == 0 && version == 0 {
@@ -33,14 +34,15 @@ fn check_within(db: &Transaction<'_>) -> Result<i64, OpenError> {
     if application_id != APPLICATION_ID {
         return Err(OpenError::Foreign);
     }
-    if version > NEWEST {
-        return Err(OpenError::NewerSchema { found: version, known: NEWEST });
+    match u32::try_from(version) {
+        Ok(version) if version <= NEWEST => Ok(version),
+        _ => Err(OpenError::NewerSchema { found: version, known: NEWEST }),
     }
-    Ok(version)
 }
 
 /// Applies what is missing.
-pub(crate) fn migrate(db: &Connection) -> Result<(), OpenError> {
+pub(crate) fn migrate(db: &Connection) -> Result<Migrated, OpenError> {
+    let from = Some(check(db)?).filter(|&version| version > 0);
     while check(db)? < NEWEST {
         let step = Transaction::new_unchecked(db, TransactionBehavior::Immediate)?;
         // Another process may have been faster.
@@ -54,5 +56,5 @@ pub(crate) fn migrate(db: &Connection) -> Result<(), OpenError> {
         }
         step.commit()?;
     }
-    Ok(())
+    Ok(Migrated { from, to: NEWEST })
 }

@@ -18,12 +18,16 @@ use crate::{
 use async_trait::async_trait;
 use rdq_spi::{
     Admission, Awaited, Cancelled, Capabilities, ClaimParams, ClaimRef, Claimed, DlqListParams,
-    DueHints, Durability, ExtendParams, Extended, HintHub, ListParams, NewTask, Page, PurgeParams,
-    QueueConfig, QueueName, QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result,
-    Step, Storage, StorageError, SweepParams, Swept, Task, TaskId,
+    DueHints, Durability, ExtendParams, Extended, HintHub, ListParams, Migrated, NewTask, Page,
+    PurgeParams, QueueConfig, QueueName, QueueRecord, QueueStats, RedriveParams, Resolution,
+    Resolved, Result, Step, Storage, StorageError, SweepParams, Swept, Task, TaskId,
 };
 use rusqlite::Connection;
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 use tokio_util::sync::CancellationToken;
 
 /// Tasks in one SQLite file, which several processes may share. Dropping it finishes what was
@@ -43,12 +47,24 @@ impl SqliteStorage {
         open.await.unwrap_or_else(|error| Err(OpenError::Thread(std::io::Error::other(error))))
     }
 
+    /// Makes or upgrades the file's schema, and closes it again.
+    pub async fn migrate(path: &Path) -> Result<Migrated, OpenError> {
+        let path = path.to_owned();
+        let migrate = tokio::task::spawn_blocking(move || Self::prepare(&path).map(|it| it.2));
+        migrate.await.unwrap_or_else(|error| Err(OpenError::Thread(std::io::Error::other(error))))
+    }
+
     fn open_blocking(path: &Path, options: &SqliteOptions) -> Result<Self, OpenError> {
+        let (path, db, _) = Self::prepare(path)?;
+        Self::start(&path, db, options)
+    }
+
+    fn prepare(path: &Path) -> Result<(PathBuf, Connection, Migrated), OpenError> {
         connection::check_library()?;
         let path = connection::plain_path(path)?;
         let db = connection::open_writer(&path)?;
-        migrations::migrate(&db)?;
-        Self::start(&path, db, options)
+        let migrated = migrations::migrate(&db)?;
+        Ok((path, db, migrated))
     }
 
     /// Serves the file through this writing connection.

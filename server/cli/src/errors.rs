@@ -39,7 +39,7 @@ pub(crate) enum CliError {
     Io(io::Error),
     /// The answer is not what the contract says.
     Malformed(String),
-    /// `rdq serve` could not serve, or not to its end.
+    /// `rdq serve` could not serve, or not to its end; or `rdq migrate` could not prepare.
     Serve(ServeError),
 }
 

@@ -4,6 +4,7 @@
 mod errors; // start here: how commands end
 
 mod serve;
+mod migrate;
 
 mod connect;
 mod output;
@@ -51,6 +52,7 @@ Examples:
   rdq serve --storage memory: --listen 127.0.0.1:0"
     )]
     Serve(rdq_daemon::ServeArgs),
+    Migrate(migrate::Arguments),
     Enqueue(enqueue::EnqueueArgs),
     Get(tasks::GetArgs),
     List(tasks::ListArgs),
@@ -78,6 +80,7 @@ impl Command {
     async fn run(self) -> Result<Outcome, CliError> {
         match self {
             Self::Serve(args) => serve::serve(args).await,
+            Self::Migrate(args) => migrate::migrate(args).await,
             Self::Enqueue(args) => enqueue::enqueue(args).await,
             Self::Get(args) => tasks::get(args).await,
             Self::List(args) => tasks::list(args).await,
@@ -99,6 +102,7 @@ impl Command {
     fn format(&self) -> Format {
         let client = match self {
             Self::Serve(_) => return Format::Table,
+            Self::Migrate(args) => return args.output,
             Self::Enqueue(args) => &args.client,
             Self::Get(args) => &args.client,
             Self::List(args) => &args.client,

@@ -17,7 +17,8 @@ pub(crate) async fn serve(args: ServeArgs) -> Result<Outcome, CliError> {
     Ok(Outcome::Done)
 }
 
-fn log() -> Result<(), CliError> {
+/// Logs on standard error, as the environment says.
+pub(crate) fn log() -> Result<(), CliError> {
     let directives = std::env::var(LOG).unwrap_or_else(|_| LOG_DEFAULT.to_owned());
     let filter = EnvFilter::try_new(&directives)
         .map_err(|error| CliError::Usage(format!("{LOG}={directives}: {error}")))?;

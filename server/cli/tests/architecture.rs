@@ -96,7 +96,11 @@ fn crates_import_what_the_table_says_and_nothing_else() {
             &[],
         ),
         ("rdq-daemon", &["rdq-engine", "rdq-proto", "rdq-spi", "rdq-store"], &[]),
-        ("rdq-cli", &["rdq-compliance", "rdq-daemon", "rdq-proto", "rdq-remote", "rdq-spi"], &[]),
+        (
+            "rdq-cli",
+            &["rdq-compliance", "rdq-daemon", "rdq-proto", "rdq-remote", "rdq-spi"],
+            &["rdq-test-servers"],
+        ),
     ];
     let edges = edges();
     let named: BTreeSet<_> = table.iter().map(|(name, ..)| (*name).to_owned()).collect();

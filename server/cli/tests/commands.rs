@@ -6,6 +6,7 @@ mod commands {
     mod tour;
     mod scripts;
     mod usage;
+    mod migrate;
     mod streams;
 }
 mod harness;

@@ -62,6 +62,27 @@ pub struct ServeArgs {
     pub page_token_key_file: Option<PathBuf>,
 }
 
+/// What `rdq migrate` takes: the options of `rdq serve` that name the storage.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct MigrateArgs {
+    /// The storage to prepare: `sqlite:PATH`, `postgres://USER:PASSWORD@HOST/DATABASE` or
+    /// `redis://HOST:PORT` [default: sqlite:rdq.db]
+    #[arg(long, env = "RDQ_STORAGE", value_name = "URL", hide_env_values = true)]
+    pub storage: Option<String>,
+
+    /// The YAML file of `rdq serve`, for its `storage`
+    #[arg(long, env = "RDQ_CONFIG", value_name = "FILE", hide_env_values = true)]
+    pub config: Option<PathBuf>,
+}
+
+impl MigrateArgs {
+    /// The URL of the storage.
+    pub(crate) fn storage(self) -> Result<String, ConfigError> {
+        let file = self.config.as_deref().map(read_file).transpose()?.unwrap_or_default();
+        Ok(self.storage.or(file.storage).unwrap_or_else(|| STORAGE.to_owned()))
+    }
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[expect(clippy::struct_field_names, reason = "the names are the file's keys")]

@@ -2,6 +2,7 @@
 //! It decides nothing about tasks.
 
 mod server; // start here
+mod migrate;
 mod config;
 mod connections;
 mod limits;
@@ -11,5 +12,6 @@ mod convert;
 mod ids;
 mod status;
 
-pub use config::{ConfigError, ServeArgs};
+pub use config::{ConfigError, MigrateArgs, ServeArgs};
+pub use migrate::{Prepared, migrate};
 pub use server::{ServeError, Server, serve};

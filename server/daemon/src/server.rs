@@ -18,7 +18,7 @@ use tonic::service::Routes;
 /// After a shutdown whose peers had to be cut, the storage is closed within this, or left.
 const CLOSE_WITHIN: Duration = Duration::from_millis(500);
 
-/// Why the server could not serve.
+/// Why the server could not serve, or the storage could not be prepared.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The configuration is not one to serve with.

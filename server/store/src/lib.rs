@@ -1,6 +1,6 @@
 //! Opens the storage that a URL names: the one place that knows every plugin by its name.
 
-use rdq_spi::{Storage, StorageError};
+use rdq_spi::{Migrated, Storage, StorageError};
 use std::sync::Arc;
 
 /// Why a storage could not be opened.
@@ -20,6 +20,14 @@ pub enum OpenError {
     NotBuilt {
         /// Which.
         storage: &'static str,
+    },
+    /// The URL names a storage that has no schema of its own.
+    #[error("`{url}` has no schema to prepare: {instead}")]
+    NoSchema {
+        /// The URL, without secrets.
+        url: String,
+        /// What to do.
+        instead: &'static str,
     },
     /// The SQLite file could not be opened.
     #[cfg(feature = "sqlite")]
@@ -77,15 +85,50 @@ pub async fn open(url: &str) -> Result<Arc<dyn Storage>, OpenError> {
             let options = rdq_mongodb::MongoOptions::from_url(url)?;
             Ok(Arc::new(rdq_mongodb::MongoStorage::open(options).await?))
         }
-        #[cfg(not(feature = "postgres"))]
-        Some(("postgres" | "postgresql", _)) => Err(OpenError::NotBuilt { storage: "PostgreSQL" }),
-        #[cfg(not(feature = "redis"))]
-        Some(("redis", _)) => Err(OpenError::NotBuilt { storage: "Redis" }),
-        #[cfg(not(feature = "mongodb"))]
-        Some(("mongodb", _)) => Err(OpenError::NotBuilt { storage: "MongoDB" }),
         #[cfg(feature = "remote")]
         Some(("http" | "https", _)) => Ok(Arc::new(rdq_remote::RemoteStorage::connect(url).await?)),
-        _ => Err(OpenError::UnknownUrl { url: redact(url) }),
+        _ => Err(not_here(url)),
+    }
+}
+
+/// Makes the schema of the storage that the URL names, or brings it to the newest version. Safe
+/// beside servers that run, and with many of these at once.
+pub async fn migrate(url: &str) -> Result<Migrated, OpenError> {
+    let no_schema = |instead| OpenError::NoSchema { url: redact(url), instead };
+    match url.split_once(':') {
+        #[cfg(feature = "sqlite")]
+        Some(("sqlite", path)) if !path.is_empty() => {
+            Ok(rdq_sqlite::SqliteStorage::migrate(path.as_ref()).await?)
+        }
+        #[cfg(feature = "postgres")]
+        Some(("postgres" | "postgresql", _)) => {
+            let options = rdq_postgres::PostgresOptions::from_url(url)?;
+            Ok(rdq_postgres::PostgresStorage::migrate(options).await?)
+        }
+        #[cfg(feature = "redis")]
+        Some(("redis", _)) => {
+            let config = rdq_redis::RedisConfig::from_url(url)?;
+            Ok(rdq_redis::RedisStorage::migrate(config).await?)
+        }
+        #[cfg(feature = "mongodb")]
+        Some(("mongodb", _)) => {
+            let options = rdq_mongodb::MongoOptions::from_url(url)?;
+            Ok(rdq_mongodb::MongoStorage::migrate(options).await?)
+        }
+        Some(("memory", "")) => Err(no_schema("it begins empty with every server")),
+        Some(("http" | "https", _)) => Err(no_schema("name the database of that server")),
+        _ => Err(not_here(url)),
+    }
+}
+
+/// Why no storage of this build takes the URL.
+fn not_here(url: &str) -> OpenError {
+    match url.split_once(':') {
+        // A build that has them took it before.
+        Some(("postgres" | "postgresql", _)) => OpenError::NotBuilt { storage: "PostgreSQL" },
+        Some(("redis", _)) => OpenError::NotBuilt { storage: "Redis" },
+        Some(("mongodb", _)) => OpenError::NotBuilt { storage: "MongoDB" },
+        _ => OpenError::UnknownUrl { url: redact(url) },
     }
 }
 
@@ -124,6 +167,18 @@ mod tests {
         ] {
             let error = open(url).await.unwrap_err().to_string();
             assert!(!error.contains("secret"), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_has_no_schema_says_what_to_do_instead() {
+        for (url, expected) in [
+            ("memory:", "it begins empty with every server"),
+            ("http://user:secret@host:1", "name the database of that server"),
+            ("ftp://user:secret@host", "names no storage"),
+        ] {
+            let error = migrate(url).await.unwrap_err().to_string();
+            assert!(error.contains(expected) && !error.contains("secret"), "{error}");
         }
     }
 

@@ -56,9 +56,10 @@ fn a_server_that_is_not_there_is_named_with_what_to_do() {
 }
 
 /// Every command, by its words.
-const COMMANDS: [&[&str]; 25] = [
+const COMMANDS: [&[&str]; 26] = [
     &[],
     &["serve"],
+    &["migrate"],
     &["enqueue"],
     &["get"],
     &["list"],

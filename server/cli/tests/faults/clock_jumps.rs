@@ -3,8 +3,9 @@
 //! costs at most a redelivery. libfaketime tells the server the wrong time.
 
 use crate::harness::{
-    Ignored, Verdict,
+    Verdict,
     calls::{self, Tasks},
+    clock::WrongClock,
     recorded::{Held, Recorded},
     server::Server,
     until,
@@ -12,29 +13,17 @@ use crate::harness::{
 use rdq_compliance::{Random, history::History};
 use rdq_proto::{time, v1};
 use rdq_spi::TaskStatus;
-use std::{fs, path::PathBuf, time::Duration};
+use std::time::Duration;
 
 const QUEUE: &str = "clock";
 const LEASE: Duration = Duration::from_secs(60);
 
-/// The library, wherever the system keeps it.
-fn libfaketime() -> Result<PathBuf, Ignored> {
-    let folders = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
-    folders
-        .map(|folder| folder.path().join("faketime/libfaketime.so.1"))
-        .find(|path| path.exists())
-        .ok_or_else(|| Ignored::Missing("libfaketime (Debian package: faketime)".to_owned()))
-}
-
 pub(crate) async fn cost_at_most_a_redelivery(_random: Random) -> Verdict {
-    let library = libfaketime()?;
-    let library = library.to_str().expect("a path of the system");
-    let environment = |offset| {
-        [("LD_PRELOAD", library), ("FAKETIME", offset), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")]
-    };
+    let [right, set_back, set_forward] = ["+0", "-10m", "+1h"].map(WrongClock::off_by);
+    let (right, set_back, set_forward) = (right?, set_back?, set_forward?);
     let folder = tempfile::tempdir().expect("a directory");
     let storage = format!("sqlite:{}", folder.path().join("rdq.db").display());
-    let mut server = Server::start_with(storage, &environment("+0")).await;
+    let mut server = Server::start_with(storage, &right.environment()).await;
     let client = Recorded::new(Tasks::new(server.channel()), &History::new());
     for number in 0..12 {
         client.enqueue(&calls::task(&format!("t-{number}"), QUEUE, "x")).await.expect("admitted");
@@ -46,19 +35,19 @@ pub(crate) async fn cost_at_most_a_redelivery(_random: Random) -> Verdict {
     let mut latest = 0;
     let first = claim(&client, 2, &mut latest).await;
     server.kill();
-    server.restart_with(&environment("-10m")).await;
+    server.restart_with(&set_back.environment()).await;
     // Set back: leases go on, and no new instant is before an old one.
     let second = claim(&client, 2, &mut latest).await;
-    let set_back = claimed_at(&second[0]);
+    let before_the_jump = claimed_at(&second[0]);
     client.extend(&first[0], LEASE).await.expect("the lease has not ended");
     client.complete(&first[0]).await.expect("the claim is good");
     server.kill();
-    server.restart_with(&environment("+1h")).await;
+    server.restart_with(&set_forward.environment()).await;
     // Set forward: leases have ended, what was for later is due, and who holds a token may still
     // finish until somebody reclaims the task.
     client.complete(&second[0]).await.expect("nobody has reclaimed it");
     let mut third = claim(&client, 20, &mut latest).await;
-    let jumped = claimed_at(&third[0]) - set_back;
+    let jumped = claimed_at(&third[0]) - before_the_jump;
     assert!(jumped > 50 * 60 * 1_000, "the clock was not set forward: {jumped} ms");
     third.sort_by_key(|held| held.attempt_no);
     assert_eq!(third.len(), 11, "all but the two that are done");
@@ -67,7 +56,7 @@ pub(crate) async fn cost_at_most_a_redelivery(_random: Random) -> Verdict {
     let late = client.complete(&first[1]).await.expect_err("it is with another worker");
     assert_eq!(calls::reason(&late), Some(v1::ErrorReason::StaleClaim));
     server.kill();
-    server.restart_with(&environment("+0")).await;
+    server.restart_with(&right.environment()).await;
     // Set right again: what was stored stays, and time goes on from there.
     for held in &third {
         client.complete(held).await.expect("the claim is good");

@@ -5,6 +5,7 @@ use super::Ignored;
 use std::{
     fs,
     io::Write as _,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -25,6 +26,8 @@ impl Disk {
             ));
         }
         let folder = tempfile::tempdir().expect("a directory");
+        // Databases run as users of their own.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
         let disk = Self { folder };
         let image = fs::File::create(disk.image()).expect("a file");
         image.set_len(size_mib << 20).expect("a sparse file");
@@ -52,6 +55,11 @@ impl Disk {
     /// Unmounts it. Nobody may have a file open.
     pub(crate) fn unmount(&self) -> Result<(), Ignored> {
         run(system("umount").arg(self.path()))
+    }
+
+    /// Writes out what is only in memory.
+    pub(crate) fn sync(&self) {
+        run(system("sync").arg("--file-system").arg(self.path())).expect("the disk is there");
     }
 
     /// Cuts its power. What has it open gets errors from then on.

@@ -11,6 +11,8 @@ pub(crate) mod work_session;
 pub(crate) mod crew;
 pub(crate) mod child;
 pub(crate) mod disk;
+pub(crate) mod database;
+pub(crate) mod clock;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use rdq_compliance::Random;

@@ -218,7 +218,13 @@ impl Recorded {
         drop(self.history.invoke(Operation::Claim));
     }
 
-    /// A claim that was learnt of in another way, for instance by a child process.
+    /// Call right before somebody claims in another way than by the methods here, for instance a
+    /// child process. Each of its claims is one more answer.
+    pub(crate) fn claiming_elsewhere(&self) -> ClaimsElsewhere {
+        ClaimsElsewhere(self.history.invoke(Operation::Claim))
+    }
+
+    /// A claim that was learnt of in another way, and that nobody can have taken over yet.
     pub(crate) fn claimed_elsewhere(&self, grants: Vec<Grant>) {
         let answer = Answer::Ok(Outcome::Claimed(grants));
         self.history.invoke(Operation::Claim).returned(answer);
@@ -250,6 +256,17 @@ impl Recorded {
             *counts.entry(*status).or_default() += 1;
         }
         counts
+    }
+}
+
+/// Claims of somebody else. In the end it stands for those that nobody learnt of.
+#[derive(Debug)]
+pub(crate) struct ClaimsElsewhere(Ticket);
+
+impl ClaimsElsewhere {
+    /// These were learnt of.
+    pub(crate) fn learnt(&self, grants: Vec<Grant>) {
+        self.0.one_more().returned(Answer::Ok(Outcome::Claimed(grants)));
     }
 }
 
