@@ -122,6 +122,17 @@ impl Storage for MemoryStorage {
         enough: CancellationToken,
     ) -> Result<Awaited> {
         let called = self.shared.clock.now();
+        let claim = || {
+            self.call(|state, now| Awaited {
+                claims: claims.iter().map(|params| Ok(state.claim(params, now))).collect(),
+                // Instants are whole milliseconds.
+                waited: now.since(called).saturating_sub(Duration::from_millis(1)),
+            })
+        };
+        let answer = claim()?;
+        if enough.is_cancelled() || !answer.is_empty() {
+            return Ok(answer);
+        }
         let mut queues: Vec<_> = claims
             .iter()
             .flat_map(|params| &params.queues)
@@ -132,11 +143,7 @@ impl Storage for MemoryStorage {
         let mut hints = hints(Arc::clone(&self.shared), queues, self.closed.subscribe());
         loop {
             let is_last = enough.is_cancelled();
-            let answer = self.call(|state, now| Awaited {
-                claims: claims.iter().map(|params| Ok(state.claim(params, now))).collect(),
-                // Instants are whole milliseconds.
-                waited: now.since(called).saturating_sub(Duration::from_millis(1)),
-            })?;
+            let answer = claim()?;
             if is_last || !answer.is_empty() {
                 return Ok(answer);
             }
