@@ -168,7 +168,7 @@ mod tests {
     use rdq_spi::HISTORY_RECORDS_MAX;
 
     fn bare(attempt_no: u32) -> Attempt {
-        let error = (attempt_no % 2 == 0).then(AttemptError::default);
+        let error = attempt_no.is_multiple_of(2).then(AttemptError::default);
         Attempt {
             attempt_no,
             started_at: None,
