@@ -21,4 +21,4 @@ mod random;
 
 pub use fixture::Fixture;
 pub use random::Random;
-pub use runner::{Case, Summary, cases, check, main};
+pub use runner::{Case, Summary, cases, check, check_unless, main, main_unless};

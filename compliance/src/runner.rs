@@ -70,7 +70,13 @@ pub fn cases<F: Fixture>() -> Vec<Case> {
 /// The whole of a plugin's `tests/compliance.rs` (`harness = false`): runs the kit as a test binary,
 /// under the arguments of libtest, and ends the process with its exit code.
 pub fn main<F: Fixture>() -> ! {
-    let summary = check::<F>(std::env::args().skip(1));
+    main_unless::<F>(None)
+}
+
+/// The same where there may be no store of this kind here, for this reason: then every case is shown
+/// as ignored.
+pub fn main_unless<F: Fixture>(missing: Option<String>) -> ! {
+    let summary = check_unless::<F>(missing, std::env::args().skip(1));
     std::process::exit(if summary.failed > 0 { 101 } else { 0 })
 }
 
@@ -78,19 +84,29 @@ pub fn main<F: Fixture>() -> ! {
 /// libtest without the program's name: a filter, `--exact`, `--skip`, `--test-threads`, ….
 /// It blocks, on threads and a runtime of its own; a wrong argument ends the process.
 pub fn check<F: Fixture>(args: impl IntoIterator<Item = String>) -> Summary {
+    check_unless::<F>(None, args)
+}
+
+/// The same where there may be no store of this kind here, for this reason: then every case is shown
+/// as ignored.
+pub fn check_unless<F: Fixture>(
+    missing: Option<String>,
+    args: impl IntoIterator<Item = String>,
+) -> Summary {
     let program = "compliance".to_owned();
     let mut args = Arguments::from_iter(std::iter::once(program).chain(args));
     args.test_threads = args.test_threads.or(Some(CASES_AT_ONCE));
     // The caller's thread may belong to a runtime already, in which no other may block.
-    let run = || std::thread::scope(|scope| scope.spawn(|| run::<F>(&args)).join());
+    let run = || std::thread::scope(|scope| scope.spawn(|| run::<F>(missing, &args)).join());
     run().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-fn run<F: Fixture>(args: &Arguments) -> Summary {
+fn run<F: Fixture>(missing: Option<String>, args: &Arguments) -> Summary {
     let runtime = std::sync::Arc::new(runtime());
     let trials = all::<F>().into_iter().map(|case| {
         let runtime = runtime.clone();
         let Case { rule, name, ignored, .. } = case;
+        let ignored = missing.clone().or(ignored.map(str::to_owned));
         let play = move || {
             if let Some(reason) = ignored {
                 return Ok(Completion::ignored_with(reason));

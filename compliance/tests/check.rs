@@ -1,6 +1,6 @@
 //! The kit inside another program: [`check`] runs what its arguments say and counts it.
 
-use rdq_compliance::{Fixture, Summary, cases, check};
+use rdq_compliance::{Fixture, Summary, cases, check, check_unless};
 use rdq_memory::MemoryStorage;
 use rdq_spi::{Capabilities, Durability, Storage};
 use std::{collections::HashSet, sync::Arc};
@@ -43,6 +43,9 @@ async fn a_program_runs_some_cases_and_reads_the_counts() {
     assert_eq!(restart, one(0, 1));
     let direct = check::<Memory>(args(&["--exact", "lease::no_heartbeat_reaches_beyond_held_max"]));
     assert_eq!(direct, one(0, 1), "what an engine decides is not asked through one");
+    let nowhere = Some("there is none here".to_owned());
+    let name = args(&["--exact", "claim::a_task_is_handed_out_once"]);
+    assert_eq!(check_unless::<Memory>(nowhere, name), one(0, 1), "shown, not left out");
 }
 
 #[test]

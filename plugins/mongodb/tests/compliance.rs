@@ -32,9 +32,5 @@ impl Fixture for MongoFixture {
 }
 
 fn main() {
-    if let Some(reason) = mongodb::missing() {
-        println!("all ignored: {reason}");
-        return;
-    }
-    rdq_compliance::main::<MongoFixture>();
+    rdq_compliance::main_unless::<MongoFixture>(mongodb::missing());
 }

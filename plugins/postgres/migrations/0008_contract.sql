@@ -192,6 +192,8 @@ CREATE FUNCTION claim_due(
 #variable_conflict use_column
 DECLARE
     v_count integer := cardinality(p_queues);
+    -- Drawn anew for each call, so that none starves the others. A server's queues take turns.
+    v_queues text[] := ARRAY(SELECT q FROM unnest(p_queues) AS q ORDER BY random());
     v_lease bigint := interval_millis(p_lease);
 BEGIN
     PERFORM checked_name('worker_id', p_worker_id, 241);
@@ -208,7 +210,7 @@ BEGIN
         s.store_id || int8send((c.task).generation), (c.task).generation,
         to_timestamp((c.task).lease_expires_at / 1000.0), (c.task).envelope
     FROM claim_batch(
-        p_queues, array_fill(v_lease, ARRAY[v_count]), array_fill(43200000::bigint, ARRAY[v_count]),
+        v_queues, array_fill(v_lease, ARRAY[v_count]), array_fill(43200000::bigint, ARRAY[v_count]),
         array_fill(-2147483648, ARRAY[v_count]),
         array_fill(-9223372036854775808, ARRAY[v_count]), array_fill(0::bigint, ARRAY[v_count]),
         ARRAY[1], ARRAY[v_count], ARRAY[least(p_limit, 1000)], ARRAY[33554432::bigint],
@@ -254,7 +256,7 @@ $$;
 -- Ends a claim; answers whether an earlier call had done so.
 CREATE FUNCTION resolve_one(
     p_id text, p_claim_token bytea, p_call integer, p_kind integer, p_delay interval,
-    p_result bytea, p_error_type text, p_message text, p_detail text
+    p_result bytea, p_error_type text, p_message text, p_detail text, p_stack text
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     v_answer record;
@@ -264,7 +266,7 @@ BEGIN
         ARRAY[p_kind::smallint], ARRAY[false], ARRAY[p_kind IN (0, 3)], ARRAY[NULL::bigint],
         ARRAY[coalesce(interval_millis(p_delay), 0)], ARRAY[nullif(p_result, '')],
         ARRAY[p_error_type], ARRAY[p_message], ARRAY[p_detail],
-        ARRAY[CASE WHEN p_error_type IS NOT NULL THEN '' END], ARRAY[NULL::bytea]
+        ARRAY[p_stack], ARRAY[NULL::bytea]
     );
     PERFORM refuse(v_answer.verdict, p_id);
     IF v_answer.due_in < 1500 THEN
@@ -277,24 +279,25 @@ $$;
 -- The task succeeded.
 CREATE FUNCTION complete(p_id text, p_claim_token bytea, p_result bytea DEFAULT '')
     RETURNS boolean LANGUAGE sql VOLATILE
-    RETURN resolve_one(p_id, p_claim_token, 1, 0, NULL, p_result, NULL, NULL, NULL);
+    RETURN resolve_one(p_id, p_claim_token, 1, 0, NULL, p_result, NULL, NULL, NULL, NULL);
 
 -- The attempt failed, and the task is due again after the delay.
 CREATE FUNCTION reschedule(
     p_id text, p_claim_token bytea, p_delay interval, p_error_type text DEFAULT '',
-    p_message text DEFAULT '', p_detail text DEFAULT ''
+    p_message text DEFAULT '', p_detail text DEFAULT '', p_stack text DEFAULT ''
 ) RETURNS boolean LANGUAGE sql VOLATILE
     RETURN resolve_one(
-        p_id, p_claim_token, 2, 1, p_delay, NULL, p_error_type, p_message, p_detail);
+        p_id, p_claim_token, 2, 1, p_delay, NULL, p_error_type, p_message, p_detail, p_stack);
 
 -- The attempt failed for good: the task is a dead letter.
 CREATE FUNCTION dead_letter(
     p_id text, p_claim_token bytea, p_error_type text DEFAULT '', p_message text DEFAULT '',
-    p_detail text DEFAULT ''
+    p_detail text DEFAULT '', p_stack text DEFAULT ''
 ) RETURNS boolean LANGUAGE sql VOLATILE
-    RETURN resolve_one(p_id, p_claim_token, 3, 2, NULL, NULL, p_error_type, p_message, p_detail);
+    RETURN resolve_one(
+        p_id, p_claim_token, 3, 2, NULL, NULL, p_error_type, p_message, p_detail, p_stack);
 
 -- The task goes back unspent.
 CREATE FUNCTION release(p_id text, p_claim_token bytea, p_delay interval DEFAULT NULL)
     RETURNS boolean LANGUAGE sql VOLATILE
-    RETURN resolve_one(p_id, p_claim_token, 5, 3, p_delay, NULL, NULL, NULL, NULL);
+    RETURN resolve_one(p_id, p_claim_token, 5, 3, p_delay, NULL, NULL, NULL, NULL, NULL);

@@ -32,9 +32,5 @@ impl Fixture for PostgresFixture {
 }
 
 fn main() {
-    if let Some(reason) = postgres::missing() {
-        println!("all ignored: {reason}");
-        return;
-    }
-    rdq_compliance::main::<PostgresFixture>();
+    rdq_compliance::main_unless::<PostgresFixture>(postgres::missing());
 }

@@ -1,6 +1,6 @@
 //! The compliance kit through a real server, once with each storage behind it. No case is here.
 
-use rdq_compliance::{Fixture, Random, check};
+use rdq_compliance::{Fixture, Random, check, check_unless};
 use rdq_daemon::{ServeArgs, Server};
 use rdq_remote::RemoteStorage;
 use rdq_spi::{Capabilities, Durability, Storage};
@@ -177,19 +177,10 @@ fn main() {
     println!("through a server with `sqlite:` behind it");
     failed += check::<SqliteBehind>(arguments.clone()).failed;
     println!("through a server with `postgres:` behind it");
-    match postgres::missing() {
-        None => failed += check::<PostgresBehind>(arguments.clone()).failed,
-        Some(reason) => println!("all ignored: {reason}"),
-    }
+    failed += check_unless::<PostgresBehind>(postgres::missing(), arguments.clone()).failed;
     println!("through a server with `redis:` behind it");
-    match Flavor::Redis.missing() {
-        None => failed += check::<RedisBehind>(arguments.clone()).failed,
-        Some(reason) => println!("all ignored: {reason}"),
-    }
+    failed += check_unless::<RedisBehind>(Flavor::Redis.missing(), arguments.clone()).failed;
     println!("through a server with `mongodb:` behind it");
-    match mongodb::missing() {
-        None => failed += check::<MongoBehind>(arguments).failed,
-        Some(reason) => println!("all ignored: {reason}"),
-    }
+    failed += check_unless::<MongoBehind>(mongodb::missing(), arguments).failed;
     std::process::exit(if failed > 0 { 101 } else { 0 });
 }

@@ -93,6 +93,30 @@ async fn a_stranger_claims_keeps_and_ends_beside_a_server() {
 }
 
 #[tokio::test]
+async fn a_full_queue_does_not_starve_another_whoever_claims_one_by_one() {
+    if is_ignored(postgres::missing()) {
+        return;
+    }
+    let server = PostgresServer::shared().await.unwrap();
+    let (_schema, storage, mut db) = store_on(server).await;
+    let full: Vec<_> = (0..300).map(|n| crate::given::task(format!("t{n}"), "full")).collect();
+    crate::given::admit(&storage, full).await;
+    crate::given::admit(&storage, vec![crate::given::task("alone", "other")]).await;
+
+    let mut claims = 0;
+    loop {
+        let claim = "SELECT * FROM claim_due(ARRAY['full', 'other'], 'me')";
+        let claimed = call(&mut db, claim).await.unwrap();
+        if claimed.get::<&str, _>("id") == "alone" {
+            break;
+        }
+        claims += 1;
+    }
+    // The lot falls on the full queue so often in a row once in 2^300 times.
+    assert!(claims < 300, "it waited for all of the other queue");
+}
+
+#[tokio::test]
 async fn a_servers_claim_and_a_strangers_are_one_kind() {
     if is_ignored(postgres::missing()) {
         return;
