@@ -12,6 +12,7 @@ pub mod postgres;
 pub mod redis;
 
 mod address;
+#[cfg_attr(not(feature = "containers"), path = "no_container.rs")]
 mod container;
 mod local;
 mod proxy;
@@ -52,6 +53,7 @@ pub enum StartError {
         output: String,
     },
     /// The container engine refused.
+    #[cfg(feature = "containers")]
     #[error("the container did not start")]
     Container(#[from] testcontainers::TestcontainersError),
 }

@@ -82,6 +82,7 @@ fn crates_import_what_the_table_says_and_nothing_else() {
         ),
         ("rdq-compliance", &["rdq-spi"], &["rdq-memory"]),
         ("rdq-test-servers", &[], &[]),
+        ("rdq-contention", &["rdq-spi", "rdq-store", "rdq-test-servers"], &[]),
         (
             "rdq-store",
             &[
