@@ -89,6 +89,7 @@ pub fn check<F: Fixture>(args: impl IntoIterator<Item = String>) -> Summary {
 
 /// The same where there may be no store of this kind here, for this reason: then every case is shown
 /// as ignored.
+#[allow(clippy::needless_pass_by_value, reason = "it is made for this call")]
 pub fn check_unless<F: Fixture>(
     missing: Option<String>,
     args: impl IntoIterator<Item = String>,
@@ -97,16 +98,17 @@ pub fn check_unless<F: Fixture>(
     let mut args = Arguments::from_iter(std::iter::once(program).chain(args));
     args.test_threads = args.test_threads.or(Some(CASES_AT_ONCE));
     // The caller's thread may belong to a runtime already, in which no other may block.
-    let run = || std::thread::scope(|scope| scope.spawn(|| run::<F>(missing, &args)).join());
+    let run =
+        || std::thread::scope(|scope| scope.spawn(|| run::<F>(missing.as_deref(), &args)).join());
     run().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-fn run<F: Fixture>(missing: Option<String>, args: &Arguments) -> Summary {
+fn run<F: Fixture>(missing: Option<&str>, args: &Arguments) -> Summary {
     let runtime = std::sync::Arc::new(runtime());
     let trials = all::<F>().into_iter().map(|case| {
         let runtime = runtime.clone();
         let Case { rule, name, ignored, .. } = case;
-        let ignored = missing.clone().or(ignored.map(str::to_owned));
+        let ignored = missing.or(ignored).map(str::to_owned);
         let play = move || {
             if let Some(reason) = ignored {
                 return Ok(Completion::ignored_with(reason));

@@ -42,6 +42,7 @@ impl Fixture for Shared {
     const CAPABILITIES: Capabilities = Capabilities {
         durability: Durability::PowerCut,
         notify: true,
+        waiting_claims: false,
         filter_pushdown: true,
         batch_enqueue: true,
     };

@@ -101,7 +101,7 @@ impl Application {
             return self.server.enqueue(vec![task]).await?.remove(0);
         };
         let row = self.enqueue(&task, &said).fetch_one(&self.db).await;
-        let row = row.map_err(|error| refusal(error, &task.id))?;
+        let row = row.map_err(|error| refusal(&error, &task.id))?;
         self.admission(&task, row.get("created")).await
     }
 
@@ -123,8 +123,8 @@ impl Application {
             .bind(&said.envelope.payload)
             .bind(task.id.as_str())
             .bind(task.priority)
-            .bind(said.delay.clone())
-            .bind(said.expires_in.clone())
+            .bind(said.delay)
+            .bind(said.expires_in)
             .bind(said.max_attempts)
             .bind(headers)
     }
@@ -171,7 +171,7 @@ impl Application {
             .bind(params.progress.as_deref())
             .fetch_one(&self.db)
             .await
-            .map_err(|error| refusal(error, &params.claim.task_id))?;
+            .map_err(|error| refusal(&error, &params.claim.task_id))?;
         let lease_expires_at = Timestamp::from_millis(row.get("lease_end"));
         Ok(Extended { lease_expires_at, remaining: params.lease })
     }
@@ -181,7 +181,7 @@ impl Application {
             return self.server.resolve(vec![resolution]).await?.remove(0);
         };
         let task_id = &resolution.claim.task_id;
-        let row = statement.fetch_one(&self.db).await.map_err(|error| refusal(error, task_id))?;
+        let row = statement.fetch_one(&self.db).await.map_err(|error| refusal(&error, task_id))?;
         // The functions do not say when the task is due: whoever wants to know reads it.
         let next_attempt_at = match status {
             TaskStatus::Pending => self.server.get(task_id.clone()).await?.next_attempt_at,
@@ -298,9 +298,9 @@ fn interval(duration: Duration) -> Option<PgInterval> {
 }
 
 /// A refusal in the words of the storage contract.
-fn refusal(error: sqlx::Error, task_id: &TaskId) -> StorageError {
+fn refusal(error: &sqlx::Error, task_id: &TaskId) -> StorageError {
     let task_id = task_id.clone();
-    let Some(told) = error.as_database_error() else { return failure(&error) };
+    let Some(told) = error.as_database_error() else { return failure(error) };
     let told = told.downcast_ref::<sqlx::postgres::PgDatabaseError>();
     match told.code() {
         "RDQ01" => {
@@ -313,7 +313,7 @@ fn refusal(error: sqlx::Error, task_id: &TaskId) -> StorageError {
         }
         "RDQ02" => StorageError::NotFound { task_id },
         "RDQ03" => StorageError::IdConflict { task_id },
-        _ => failure(&error),
+        _ => failure(error),
     }
 }
 
