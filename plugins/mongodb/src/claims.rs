@@ -4,7 +4,7 @@
 use crate::{
     candidates::{Candidate, Front, due, front},
     changes::{Applied, Change, apply},
-    database::{Db, TRIES_MAX, pause},
+    database::{Db, TRIES_MAX, pause, random},
     document::{IN_FLIGHT, TaskDocument, date, one_more},
     errors::{Failure, Step},
     history::lapsed,
@@ -35,7 +35,7 @@ pub(crate) async fn claim_due(
     let mut tries = 0;
     loop {
         tries += 1;
-        let mut due = look(db, claims).await?;
+        let mut due = look(db, claims, tries).await?;
         let picked = pick(claims, &mut due);
         let mut given = HashMap::new();
         if !picked.is_empty() {
@@ -62,8 +62,10 @@ pub(crate) async fn claim_due(
 /// What is due of each queue, and was not picked.
 type Due<'c> = HashMap<&'c QueueName, VecDeque<Candidate>>;
 
-/// As much of each queue as its claims may take, and one more, which tells that more is due.
-async fn look<'c>(db: &Db, claims: &'c [ClaimParams]) -> Step<Due<'c>> {
+/// As much of each queue as its claims may take, and one more, which tells that more is due. Those
+/// that lost all to each other look further from try to try and begin somewhere, as if what others
+/// are about to take were not there.
+async fn look<'c>(db: &Db, claims: &'c [ClaimParams], tries: u32) -> Step<Due<'c>> {
     let mut limits: HashMap<&QueueName, usize> = HashMap::new();
     for params in claims {
         for from in &params.queues {
@@ -72,7 +74,14 @@ async fn look<'c>(db: &Db, claims: &'c [ClaimParams]) -> Step<Due<'c>> {
         }
     }
     let found = limits.into_iter().map(|(queue, limit)| async move {
-        Ok::<_, Failure>((queue, due(db, queue, limit + 1).await?.into()))
+        let further = limit.saturating_mul(1 << (tries - 1).min(8)).min(CANDIDATES_MAX);
+        let mut found = VecDeque::from(due(db, queue, further + 1).await?);
+        if tries > 1 {
+            let surplus = u64::try_from(found.len().saturating_sub(limit)).unwrap_or_default();
+            let skipped = usize::try_from(random() % (surplus + 1)).unwrap_or_default();
+            found.drain(..skipped);
+        }
+        Ok::<_, Failure>((queue, found))
     });
     Ok(try_join_all(found).await?.into_iter().collect())
 }

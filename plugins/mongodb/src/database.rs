@@ -167,8 +167,11 @@ where
 
 /// Longer from try to try, and never the same for two who met.
 pub(crate) async fn pause(tries: u32) {
-    let random = RandomState::new().build_hasher().finish();
-    tokio::time::sleep(Duration::from_micros(random % (1_000 << tries.min(8)))).await;
+    tokio::time::sleep(Duration::from_micros(random() % (1_000 << tries.min(8)))).await;
+}
+
+pub(crate) fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 /// A value that is never read as an expression.

@@ -271,7 +271,7 @@ async fn what_falls_due_in_one_second_is_taken_once_by_many() {
     let store = served.open().await;
     let queue = queue("q");
     for batch in 0..10 {
-        let tasks = (0..200).map(|n| {
+        let tasks = (0..50).map(|n| {
             let due = Moment::In(Duration::from_millis(300));
             rdq_spi::NewTask { due, ..new_task(&format!("t{batch}-{n}"), &queue) }
         });
@@ -300,8 +300,8 @@ async fn what_falls_due_in_one_second_is_taken_once_by_many() {
         taken.extend(claimant.await.unwrap());
     }
 
-    assert_eq!(taken.len(), 2_000);
+    assert_eq!(taken.len(), 500);
     taken.sort();
     taken.dedup();
-    assert_eq!(taken.len(), 2_000, "each once");
+    assert_eq!(taken.len(), 500, "each once");
 }
