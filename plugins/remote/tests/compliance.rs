@@ -151,7 +151,8 @@ impl Fixture for RedisBehind {
 struct MongoBehind(Served);
 
 impl Fixture for MongoBehind {
-    const CAPABILITIES: Capabilities = Capabilities { durability: Durability::PowerCut, ..MEMORY };
+    const CAPABILITIES: Capabilities =
+        Capabilities { durability: Durability::PowerCut, filter_pushdown: false, ..MEMORY };
     const THROUGH_ENGINE: bool = true;
 
     async fn create() -> Self {
