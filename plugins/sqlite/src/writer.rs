@@ -110,6 +110,21 @@ impl Writer {
         self.call_as(Role::Other, operation, cost, work).await
     }
 
+    /// The same for a call of this role.
+    pub(crate) async fn call_as<T, W>(
+        &self,
+        role: Role,
+        operation: &'static str,
+        cost: usize,
+        work: W,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        W: Fn(&mut Tx<'_, '_>) -> Sql<T> + Send + 'static,
+    {
+        self.send(role, operation, cost, |_| false, work).await
+    }
+
     /// Makes claims that wait while `is_nothing` says so of their answer, until `enough` is cancelled.
     pub(crate) async fn call_waiting<T, W>(
         &self,
@@ -133,21 +148,6 @@ impl Writer {
         // Whoever has ended answers those who are left.
         let _ = self.messages.send(Message::Unpark);
         call.await
-    }
-
-    /// The same for a call of this role.
-    pub(crate) async fn call_as<T, W>(
-        &self,
-        role: Role,
-        operation: &'static str,
-        cost: usize,
-        work: W,
-    ) -> Result<T>
-    where
-        T: Send + 'static,
-        W: Fn(&mut Tx<'_, '_>) -> Sql<T> + Send + 'static,
-    {
-        self.send(role, operation, cost, |_| false, work).await
     }
 
     async fn send<T, W>(
