@@ -164,7 +164,9 @@ impl Bare {
             try_join!(self.read(whole, ReadConcern::local()), self.draw("claims", 1))?;
         let ends = now.timestamp_millis() + i64::try_from(LEASE.as_millis())?;
         let (mut statements, mut held) = (Vec::new(), Vec::new());
-        for task in &found {
+        // What others took since it was seen is theirs.
+        let is_due = |task: &&Document| task.get_datetime("at").is_ok_and(|at| *at <= now);
+        for task in found.iter().filter(is_due) {
             let (seq, revision) = (task.get_i64("seq")?, task.get_i64("revision")?);
             let guard = vec![
                 doc! { "$eq": ["$seq", seq] },
@@ -187,6 +189,9 @@ impl Bare {
                 .flat_map(|number| number.to_be_bytes())
                 .collect();
             held.push(Held { number: number_of(id)?, proof: Bytes::from(proof) });
+        }
+        if held.is_empty() {
+            return Ok(Claimed::Lost);
         }
         let command = doc! { "update": "tasks", "updates": statements, "ordered": false };
         let reply = self.write(command).await?;
