@@ -3,6 +3,7 @@ package rdq
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -249,14 +250,26 @@ func (w *Worker) unary(ctx context.Context, c *carrier, kind callKind, try func(
 		w.mu.Lock()
 		w.work.unaryCalls[kind]--
 		if err != nil {
-			w.log.Warn("rdq: heartbeats or outcomes were not answered", "worker_id", w.ID(), "error", errorOf(err))
+			w.unaryFailed(FromError(err))
 		} else {
+			w.work.unaryFailures = 0
 			answered()
 		}
 		w.abandon(c, time.Now(), true)
 		w.mu.Unlock()
 		w.wake()
 	}()
+}
+
+// unaryFailed logs the first of several failures in a row as a warning.
+func (w *Worker) unaryFailed(failure *Error) {
+	level := slog.LevelDebug
+	if w.work.unaryFailures == 0 {
+		level = slog.LevelWarn
+	}
+	w.work.unaryFailures++
+	w.log.Log(context.Background(), level, "rdq: heartbeats or outcomes were not answered, sending them again",
+		"worker_id", w.ID(), "error", failure)
 }
 
 // abandon takes back what a carrier that has ended leaves unanswered, to send it again: at once after a stream, with

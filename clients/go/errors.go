@@ -151,8 +151,9 @@ func (e *Error) GRPCStatus() *status.Status {
 	return detailed
 }
 
-// errorOf makes an *Error of what a gRPC call returned; nil stays nil.
-func errorOf(err error) *Error {
+// FromError makes an *Error of what a call of the generated stub returned; nil stays nil. Calls of this package have done so
+// already.
+func FromError(err error) *Error {
 	if err == nil {
 		return nil
 	}

@@ -2,7 +2,6 @@ package rdq_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"testing"
@@ -160,9 +159,6 @@ func (f *fixture) workWith(client *rdq.Client, options rdq.WorkerOptions, regist
 	if options.Queues == nil {
 		options.Queues = []string{"q"}
 	}
-	if options.Grace == 0 {
-		options.Grace = limit
-	}
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.NewTextHandler(logTo{f}, nil))
 	}
@@ -179,7 +175,7 @@ func (r *running) stop() error {
 	r.once.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
-		r.err = errors.Join(r.worker.Stop(ctx))
+		r.err = r.worker.Stop(ctx)
 		if r.err == nil {
 			r.err = <-r.ended
 		}

@@ -32,9 +32,10 @@ type ledger struct {
 	// nextDue is when the next heartbeat, or an outcome that was put off, is due, or sooner; zero if none.
 	nextDue time.Time
 
-	session     *session           // the Work stream that takes messages, nil if there is none
-	endClaimDue context.CancelFunc // ends the subscription, nil if there is none
-	unaryCalls  map[callKind]int   // under way
+	session       *session           // the Work stream that takes messages, nil if there is none
+	endClaimDue   context.CancelFunc // ends the subscription, nil if there is none
+	unaryCalls    map[callKind]int   // under way
+	unaryFailures int                // in a row
 }
 
 // A delivery is one claim, known by its token: the same task again is another one.

@@ -294,9 +294,9 @@ func streamError(ctx context.Context, err error) error {
 		return malformed("no end")
 	}
 	if ctx.Err() != nil {
-		return contextError(ctx, errorOf(err))
+		return contextError(ctx, FromError(err))
 	}
-	return errorOf(err)
+	return FromError(err)
 }
 
 func tasksOf(protos []*rdqv1.Task) []*Task {

@@ -64,7 +64,7 @@ func (w *Worker) receive(ctx context.Context) {
 		if w.isDraining() {
 			return
 		}
-		if !claimDue && w.options.Receive == ReceiveAuto && errorOf(err).Code == codes.Unimplemented {
+		if !claimDue && w.options.Receive == ReceiveAuto && FromError(err).Code == codes.Unimplemented {
 			w.log.Warn("rdq: Work is not known there, going on with ClaimDue", "worker_id", w.ID())
 			claimDue = true
 			continue
@@ -202,5 +202,5 @@ func ended(ctx context.Context, err error) error {
 	if errors.Is(err, io.EOF) {
 		return errors.New("the server ended the stream")
 	}
-	return errorOf(err)
+	return FromError(err)
 }

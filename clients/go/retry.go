@@ -55,7 +55,7 @@ func (c *Client) retry(caller context.Context, try func(context.Context) error) 
 func attempt(total context.Context, try func(context.Context) error) (failure *Error, own bool) {
 	ctx, cancel := context.WithTimeout(total, tryWithin)
 	defer cancel()
-	failure = errorOf(try(ctx))
+	failure = FromError(try(ctx))
 	// The server is told the deadline, and may say a moment before us that it passed.
 	deadline, _ := ctx.Deadline()
 	over := ctx.Err() != nil || time.Until(deadline) < tryWithin/10
