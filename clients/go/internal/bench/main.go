@@ -86,22 +86,22 @@ func work(ctx context.Context, client *rdq.Client, queue string, count int) (tim
 
 // echo counts the bare calls that go through in the time.
 func echo(ctx context.Context, client *rdq.Client) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, echoFor)
-	defer cancel()
+	end := time.Now().Add(echoFor)
 	var calls atomic.Int64
 	var failure atomic.Pointer[error]
 	var callers sync.WaitGroup
 	for range echoCallers {
 		callers.Go(func() {
-			for ctx.Err() == nil {
+			for failure.Load() == nil {
 				_, err := client.TaskService().GetCapabilities(ctx, &rdqv1.GetCapabilitiesRequest{})
-				switch {
-				case err == nil:
-					calls.Add(1)
-				case ctx.Err() == nil:
+				if err != nil {
 					failure.Store(&err)
 					return
 				}
+				if time.Now().After(end) {
+					return
+				}
+				calls.Add(1)
 			}
 		})
 	}
