@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	rdqv1 "github.com/rdq-project/rdq/clients/go/gen/rdq/v1"
 )
@@ -113,18 +114,19 @@ func (d *delivery) wantsBeats() bool {
 // compose makes the next message for a stream, nil if there is nothing to say, and reports whether it is the last.
 func (w *Worker) compose(s *session, now time.Time) (message *rdqv1.WorkRequest, isLast bool) {
 	message = &rdqv1.WorkRequest{}
-	isLast = w.work.draining || s.isLeaving
+	isLast = w.work.draining
 	isEmpty := true
 	if !s.isGreeted {
 		if isLast {
 			return nil, true
 		}
 		s.isGreeted, isEmpty = true, false
+		w.work.leave = nil // from here on the worker leaves by closing its side
 		message.Start = &rdqv1.WorkStart{
 			Queues: w.options.Queues, WorkerId: w.options.WorkerID, Lease: optionalDuration(w.options.Lease),
 		}
 	}
-	if more := min(w.free()-s.credits, creditsMax); more > 0 && !isLast {
+	if more := min(w.free()-s.credits, creditsMax); more > 0 && !isLast && !s.isLeaving {
 		s.credits += more
 		message.Credits, isEmpty = new(int32(more)), false
 	}
@@ -153,7 +155,7 @@ func (w *Worker) takeBeats(c *carrier, now time.Time) []*rdqv1.WorkHeartbeat {
 		if !d.wantsBeats() {
 			continue
 		}
-		extend := &rdqv1.ExtendLeaseRequest{Id: d.claim.ID, ClaimToken: d.token}
+		extend := &rdqv1.ExtendLeaseRequest{Id: d.id, ClaimToken: d.token}
 		progress, version := d.claim.checkpoint()
 		if version > d.keptVersion {
 			extend.Progress = progress
@@ -320,11 +322,11 @@ func (w *Worker) beatAnswered(c *carrier, seq int64, result *rdqv1.ExtendLeaseRe
 	case refusal.Reason == ErrStaleClaim || refusal.Code == codes.NotFound:
 		w.lost(d, whyLost(refusal.Metadata["detail"]))
 	case beat.version > 0 && refusal.Code == codes.InvalidArgument:
-		w.log.Warn("rdq: progress was refused", "task_id", d.claim.ID, "error", refusal)
+		w.log.Warn("rdq: progress was refused", "task_id", d.id, "error", refusal)
 		d.keptVersion = max(d.keptVersion, beat.version)
 		w.release(d)
 	default:
-		w.log.Warn("rdq: a lease was not extended", "task_id", d.claim.ID, "error", refusal)
+		w.log.Warn("rdq: a lease was not extended", "task_id", d.id, "error", refusal)
 	}
 }
 
@@ -363,8 +365,8 @@ func (w *Worker) outcomeAnswered(c *carrier, seq int64, result *rdqv1.ResolveRes
 	case refusal.Code == codes.NotFound && wasRepeated:
 		w.settled(d) // the lost answer was a success, and the task is gone since
 	case refusal.Reason == ErrStaleClaim || refusal.Code == codes.NotFound:
-		w.log.Warn("rdq: an outcome came too late, the claim is lost", "task_id", d.claim.ID,
-			"generation", d.claim.Generation, "error", refusal)
+		w.log.Warn("rdq: an outcome came too late, the claim is lost", "task_id", d.id,
+			"generation", d.generation, "error", refusal)
 		w.settled(d)
 	default:
 		w.refused(d, refusal)
@@ -373,13 +375,14 @@ func (w *Worker) outcomeAnswered(c *carrier, seq int64, result *rdqv1.ResolveRes
 
 // refused turns an outcome that the service does not take into a failure that says so, once.
 func (w *Worker) refused(d *delivery, refusal *Error) {
-	w.log.Error("rdq: an outcome was refused", "task_id", d.claim.ID, "error", refusal)
+	w.log.Error("rdq: an outcome was refused", "task_id", d.id, "error", refusal)
 	if d.outcome.isReplaced {
 		w.settled(d) // its lease ends by itself
 		return
 	}
 	attempt := &rdqv1.Attempt{Error: attemptError(TypeOutcomeRefused, refusal.Error(), "")}
-	d.outcome = &outcome{resolution: failResolution(d.claim.ID, d.token, attempt), isReplaced: true}
+	resolution := failResolution(d.id, d.token, attempt)
+	d.outcome = &outcome{resolution: resolution, size: proto.Size(resolution), isReplaced: true}
 	w.queueOutcome(d)
 }
 

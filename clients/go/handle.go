@@ -44,7 +44,7 @@ func run(ctx context.Context, handler Handler, claim *Claim) (result []byte, err
 
 // returned notes that a handler has ended.
 func (w *Worker) returned(d *delivery, result []byte, err error) {
-	resolution := resolutionOf(d.claim.ID, d.token, result, err, d.handler)
+	resolution := resolutionOf(d.id, d.token, result, err, d.handler)
 	w.mu.Lock()
 	d.isRunning = false
 	w.work.running--
@@ -52,7 +52,7 @@ func (w *Worker) returned(d *delivery, result []byte, err error) {
 		d.timeout.Stop()
 	}
 	if d.isStopped && err != nil {
-		resolution = releaseResolution(d.claim.ID, d.token, 0)
+		resolution = releaseResolution(d.id, d.token, 0)
 	}
 	if d.isLost || (d.outcome != nil && d.outcome.isDone) {
 		w.forget(d)
@@ -70,7 +70,7 @@ func (w *Worker) timedOut(d *delivery) {
 	if d.isRunning && !d.isLost && d.outcome == nil {
 		timeout := d.proto.GetExecutionTimeout().AsDuration()
 		attempt := &rdqv1.Attempt{Error: attemptError(TypeTimeout, "the handler took longer than "+timeout.String(), "")}
-		w.decide(d, failResolution(d.claim.ID, d.token, attempt))
+		w.decide(d, failResolution(d.id, d.token, attempt))
 		d.stop(ErrExecutionTimeout)
 	}
 	w.mu.Unlock()

@@ -2,8 +2,10 @@ package rdq
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	rdqv1 "github.com/rdq-project/rdq/clients/go/gen/rdq/v1"
@@ -32,19 +34,21 @@ type ledger struct {
 	// nextDue is when the next heartbeat, or an outcome that was put off, is due, or sooner; zero if none.
 	nextDue time.Time
 
-	session       *session           // the Work stream that takes messages, nil if there is none
-	endClaimDue   context.CancelFunc // ends the subscription, nil if there is none
-	unaryCalls    map[callKind]int   // under way
-	unaryFailures int                // in a row
+	session       *session         // the Work stream that takes messages, nil if there is none
+	leave         func()           // ends a stream that has no other way to be left, nil if there is none
+	unaryCalls    map[callKind]int // under way
+	unaryFailures int              // in a row
 }
 
 // A delivery is one claim, known by its token: the same task again is another one.
 type delivery struct {
-	seq   int64
-	token []byte
-	claim *Claim
-	proto *rdqv1.ClaimedTask
-	lease lease
+	seq        int64
+	id         string
+	token      []byte
+	generation int64
+	claim      *Claim // the handler's
+	proto      *rdqv1.ClaimedTask
+	lease      lease
 
 	handler   Handler
 	isRunning bool
@@ -109,21 +113,23 @@ func (w *Worker) arrived(ctx context.Context, claimed *rdqv1.ClaimedTask, now ti
 	}
 	l.lastSeq++
 	d := &delivery{
-		seq:   l.lastSeq,
-		token: claimed.GetClaimToken(),
-		claim: claimOf(claimed),
-		proto: claimed,
-		lease: leaseOf(claimed, now),
+		seq:        l.lastSeq,
+		id:         claimed.GetTask().GetId(),
+		token:      claimed.GetClaimToken(),
+		generation: claimed.GetGeneration(),
+		claim:      claimOf(claimed),
+		proto:      claimed,
+		lease:      leaseOf(claimed, now),
 	}
-	if before := l.byID[d.claim.ID]; before != nil {
+	if before := l.byID[d.id]; before != nil {
 		// The server would not hand the task out again while that claim holds.
 		w.lost(before, ErrClaimLost)
 	}
-	l.bySeq[d.seq], l.byToken[string(d.token)], l.byID[d.claim.ID] = d, d, d
+	l.bySeq[d.seq], l.byToken[string(d.token)], l.byID[d.id] = d, d, d
 	handler, errorType, message := w.routes.find(claimed)
 	if handler == nil {
 		attempt := &rdqv1.Attempt{Error: attemptError(errorType, message, "")}
-		w.decide(d, deadLetterResolution(d.claim.ID, d.token, attempt))
+		w.decide(d, deadLetterResolution(d.id, d.token, attempt))
 		return
 	}
 	d.handler = handler
@@ -139,9 +145,9 @@ func (w *Worker) arrived(ctx context.Context, claimed *rdqv1.ClaimedTask, now ti
 // begin starts a handler, unless it is too late for that.
 func (w *Worker) begin(ctx context.Context, d *delivery, now time.Time) {
 	if w.work.draining || d.lease.allButGone(now) {
-		w.log.Debug("rdq: a claim is given back before its handler started", "task_id", d.claim.ID,
+		w.log.Debug("rdq: a claim is given back before its handler started", "task_id", d.id,
 			"draining", w.work.draining)
-		w.decide(d, releaseResolution(d.claim.ID, d.token, 0))
+		w.decide(d, releaseResolution(d.id, d.token, 0))
 		return
 	}
 	var handling context.Context
@@ -185,7 +191,10 @@ func (w *Worker) decide(d *delivery, resolution *rdqv1.Resolution) {
 	}
 	d.outcome = &outcome{resolution: resolution, size: proto.Size(resolution)}
 	if d.outcome.size > batchBytesMax {
-		w.refused(d, &Error{Reason: ErrPayloadTooLarge, Message: "the outcome is larger than a message may be"})
+		w.refused(d, &Error{
+			Code: codes.InvalidArgument, Reason: ErrPayloadTooLarge,
+			Message: fmt.Sprintf("the outcome has %d bytes; a message takes %d", d.outcome.size, batchBytesMax),
+		})
 		return
 	}
 	if _, version := d.claim.checkpoint(); resolution.GetComplete() == nil && version > d.keptVersion {
@@ -227,7 +236,7 @@ func (w *Worker) lost(d *delivery, why error) {
 		return // the answer to the outcome says what counts
 	}
 	d.isLost = true
-	w.log.Warn("rdq: a claim is lost", "task_id", d.claim.ID, "generation", d.claim.Generation, "reason", why.Error())
+	w.log.Warn("rdq: a claim is lost", "task_id", d.id, "generation", d.generation, "reason", why.Error())
 	if d.stop != nil {
 		d.stop(why)
 	}
@@ -248,16 +257,16 @@ func (w *Worker) forget(d *delivery) {
 	l := &w.work
 	delete(l.bySeq, d.seq)
 	delete(l.byToken, string(d.token))
-	if l.byID[d.claim.ID] == d {
-		delete(l.byID, d.claim.ID)
+	if l.byID[d.id] == d {
+		delete(l.byID, d.id)
 	}
 }
 
 // startDraining stops the claiming and gives back what waits.
 func (w *Worker) startDraining() {
 	w.work.draining = true
-	if w.work.endClaimDue != nil {
-		w.work.endClaimDue()
+	if w.work.leave != nil {
+		w.work.leave()
 	}
 }
 
@@ -275,7 +284,7 @@ func (w *Worker) stopRunning() {
 func (w *Worker) handBackRunning() {
 	for _, d := range w.work.bySeq {
 		if d.isRunning {
-			w.decide(d, releaseResolution(d.claim.ID, d.token, 0))
+			w.decide(d, releaseResolution(d.id, d.token, 0))
 		}
 	}
 }

@@ -90,12 +90,23 @@ func (w *Worker) isDraining() bool {
 	return w.work.draining
 }
 
+// mayOpen notes how to leave a stream that is about to be opened; false if the worker drains.
+func (w *Worker) mayOpen(leave func()) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.work.leave = leave
+	return !w.work.draining
+}
+
 // openWork opens a Work stream and receives until it ends. It reports whether anything came, and why it ended.
 func (w *Worker) openWork(ctx context.Context) (received bool, err error) {
 	streaming, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	watchdog := time.AfterFunc(silenceMax, func() { end(errSilent) })
 	defer watchdog.Stop()
+	if !w.mayOpen(func() { end(errLeave) }) {
+		return false, errLeave
+	}
 	stream, err := w.client.tasks.Work(streaming)
 	if err != nil {
 		return false, ended(streaming, err)
@@ -138,7 +149,7 @@ func (w *Worker) took(ctx context.Context, s *session, message *rdqv1.WorkRespon
 		w.outcomeAnswered(s.carrier, ack.GetSeq(), ack.GetResult())
 	}
 	for _, lost := range message.GetLost() {
-		if d := w.work.byID[lost.GetId()]; d != nil && d.claim.Generation == lost.GetGeneration() {
+		if d := w.work.byID[lost.GetId()]; d != nil && d.generation == lost.GetGeneration() {
 			w.lost(d, whyLost(lost.GetDetail()))
 		}
 	}
@@ -147,7 +158,7 @@ func (w *Worker) took(ctx context.Context, s *session, message *rdqv1.WorkRespon
 		w.arrived(ctx, claimed, now)
 	}
 	if message.GetDraining() {
-		// It ends once it has nothing left to answer, and there may be another server.
+		// No more tasks come by it. It ends once the claims that it knows of have, and takes their outcomes until then.
 		s.isLeaving = true
 	}
 }
@@ -158,11 +169,7 @@ func (w *Worker) openClaimDue(ctx context.Context) (received bool, err error) {
 	defer end(nil)
 	watchdog := time.AfterFunc(silenceMax, func() { end(errSilent) })
 	defer watchdog.Stop()
-	w.mu.Lock()
-	w.work.endClaimDue = func() { end(errLeave) }
-	isDraining := w.work.draining
-	w.mu.Unlock()
-	if isDraining {
+	if !w.mayOpen(func() { end(errLeave) }) {
 		return false, errLeave
 	}
 	var lease *durationpb.Duration

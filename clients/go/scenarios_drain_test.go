@@ -40,7 +40,7 @@ func TestDrain(t *testing.T) {
 
 // drains is what a stop does while handlers run.
 func drains(f *fixture, client *rdq.Client, options rdq.WorkerOptions) {
-	const lease = 2 * time.Second
+	const lease = 3 * time.Second
 	f.configure("drains", rdq.QueueConfig{Lease: new(lease), MaxAttempts: new(1)})
 	var ids []string
 	for i := range 5 {
@@ -132,6 +132,34 @@ func TestDrainWithAHandlerThatDoesNotReturn(t *testing.T) {
 	}
 }
 
+func TestDrainWithoutAServer(t *testing.T) {
+	f := start(t)
+	f.enqueue(rdq.NewTask{})
+	starts := make(chan struct{}, 1)
+	worker := f.work(rdq.WorkerOptions{Grace: 50 * time.Millisecond}, func(ctx context.Context, _ *rdq.Claim) ([]byte, error) {
+		starts <- struct{}{}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	receive(f, "the handler starts", starts)
+
+	f.server.kill()
+	if err := worker.stop(); err == nil {
+		t.Error("Run says that every outcome was answered")
+	}
+}
+
+func TestDrainOfAnIdleWorker(t *testing.T) {
+	f := start(t)
+	idle := func(context.Context, *rdq.Claim) ([]byte, error) { return nil, nil }
+	worker := f.work(rdq.WorkerOptions{Grace: limit}, idle)
+	f.ends(f.enqueue(rdq.NewTask{}), rdq.StatusSucceeded)
+	f.must(worker.stop())
+
+	f.server.kill()
+	f.must(f.work(rdq.WorkerOptions{Grace: limit}, idle).stop())
+}
+
 func TestServerRestart(t *testing.T) {
 	f := start(t)
 	const count, concurrency = 12, 4
@@ -180,7 +208,7 @@ func TestServerRestart(t *testing.T) {
 
 func TestClaimDueFallback(t *testing.T) {
 	f := start(t)
-	f.configure("q", rdq.QueueConfig{Lease: new(2 * time.Second), InitialBackoff: new(time.Millisecond)})
+	f.configure("q", rdq.QueueConfig{Lease: new(3 * time.Second), InitialBackoff: new(time.Millisecond)})
 	address := startRelay(t, f.server.address(), &relay{unknown: map[string]bool{workMethod: true}})
 	client := newClient(t, address)
 	var fallbacks atomic.Int32

@@ -21,7 +21,7 @@ const (
 
 func TestLeaseExtended(t *testing.T) {
 	f := start(t)
-	const lease = 2 * time.Second
+	const lease = 3 * time.Second
 	f.configure("q", rdq.QueueConfig{Lease: new(lease)})
 	id := f.enqueue(rdq.NewTask{})
 	starts, finish := make(chan struct{}, 10), make(chan struct{})
@@ -37,7 +37,7 @@ func TestLeaseExtended(t *testing.T) {
 			t.Fatalf("another claimant has the task, with attempt %d", stolen.GetAttemptNo())
 		}
 		task := f.get(id)
-		return task.LeaseExpiresAt.Sub(task.ClaimedAt) > 4*lease
+		return task.LeaseExpiresAt.Sub(task.ClaimedAt) > 3*lease
 	})
 	close(finish)
 	task := f.ends(id, rdq.StatusSucceeded)

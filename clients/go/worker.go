@@ -194,6 +194,9 @@ func (w *Worker) drain() error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if len(w.work.bySeq) == 0 {
+		return nil // only a stream was left, that nothing came by
+	}
 	return fmt.Errorf("rdq: the worker stopped with %d claims left, of which %d have a handler that did not return",
 		len(w.work.bySeq), w.work.running)
 }
