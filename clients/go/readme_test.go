@@ -16,7 +16,7 @@ import (
 func (f *fixture) program(folder string, s *server) *exec.Cmd {
 	f.Helper()
 	binary := filepath.Join(f.TempDir(), "program")
-	if out, err := exec.Command("go", "build", "-o", binary, "./"+folder).CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", binary, "./"+folder).CombinedOutput(); err != nil {
 		f.Fatalf("%s does not build: %v\n%s", folder, err, out)
 	}
 	program := exec.Command(binary)

@@ -241,7 +241,7 @@ func TestVersionMismatch(t *testing.T) {
 
 func TestExecutionTimeout(t *testing.T) {
 	f := start(t)
-	f.configure("q", rdq.QueueConfig{Timeout: new(200 * time.Millisecond), MaxAttempts: new(1)})
+	f.configure("q", rdq.QueueConfig{Timeout: new(4 * time.Second), MaxAttempts: new(1)})
 	id := f.enqueue(rdq.NewTask{})
 	causes := make(chan error, 1)
 	f.work(rdq.WorkerOptions{}, func(ctx context.Context, _ *rdq.Claim) ([]byte, error) {
