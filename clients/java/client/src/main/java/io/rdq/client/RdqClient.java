@@ -27,6 +27,15 @@ public final class RdqClient implements AutoCloseable {
   }
 
   /**
+   * Connects to the server that the environment names in {@code RDQ_SERVER}, as the address of
+   * {@link #connect(String)}; to {@code 127.0.0.1:7420} if it names none.
+   */
+  public static RdqClient connect() {
+    String named = System.getenv("RDQ_SERVER");
+    return connect(named == null || named.isEmpty() ? "127.0.0.1:7420" : named);
+  }
+
+  /**
    * Connects to a server.
    *
    * @param address {@code host:port} or {@code http://host:port} for plain text, {@code
@@ -36,7 +45,7 @@ public final class RdqClient implements AutoCloseable {
     return builder(address).build();
   }
 
-  /** As {@link #connect}, with options. */
+  /** As {@link #connect(String)}, with options. */
   public static Builder builder(String address) {
     return new Builder(Objects.requireNonNull(address, "address"), null);
   }

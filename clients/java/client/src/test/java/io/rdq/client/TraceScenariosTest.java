@@ -9,9 +9,13 @@ import io.opentelemetry.api.common.AttributeKey;
 import io.opentelemetry.api.trace.Span;
 import io.opentelemetry.api.trace.Tracer;
 import io.opentelemetry.api.trace.TracerProvider;
+import io.opentelemetry.context.Context;
 import io.opentelemetry.context.Scope;
+import io.opentelemetry.context.propagation.ContextPropagators;
+import io.opentelemetry.sdk.trace.ReadWriteSpan;
 import io.opentelemetry.sdk.trace.ReadableSpan;
 import io.opentelemetry.sdk.trace.SdkTracerProvider;
+import io.opentelemetry.sdk.trace.SpanProcessor;
 import java.util.concurrent.CompletableFuture;
 import org.junit.jupiter.api.Test;
 
@@ -20,9 +24,29 @@ class TraceScenariosTest extends Scenario {
   /** What a handler finds. */
   private record Found(String traceId, ReadableSpan span) {}
 
+  /** Without one that listens, no span is recorded. */
+  private static final class Listens implements SpanProcessor {
+    @Override
+    public void onStart(Context parent, ReadWriteSpan span) {}
+
+    @Override
+    public boolean isStartRequired() {
+      return true;
+    }
+
+    @Override
+    public void onEnd(ReadableSpan span) {}
+
+    @Override
+    public boolean isEndRequired() {
+      return false;
+    }
+  }
+
   @Test
   void traceContext() {
-    SdkTracerProvider tracers = open(SdkTracerProvider.builder().build());
+    SdkTracerProvider tracers =
+        open(SdkTracerProvider.builder().addSpanProcessor(new Listens()).build());
     GlobalOpenTelemetry.set(
         new OpenTelemetry() {
           @Override
@@ -31,8 +55,8 @@ class TraceScenariosTest extends Scenario {
           }
 
           @Override
-          public io.opentelemetry.context.propagation.ContextPropagators getPropagators() {
-            return io.opentelemetry.context.propagation.ContextPropagators.noop();
+          public ContextPropagators getPropagators() {
+            return ContextPropagators.noop();
           }
         });
     CompletableFuture<Found> found = new CompletableFuture<>();
