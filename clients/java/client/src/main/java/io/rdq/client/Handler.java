@@ -9,8 +9,8 @@ public interface Handler {
    *
    * @return the result as a {@code byte[]} or, in UTF-8, a {@code String}; null for none; an {@link
    *     Outcome} to say how it ended; or whatever the worker's {@link OutcomeMapper} understands
-   * @throws Exception if the attempt failed; {@link PermanentException}, {@link RetryableException},
-   *     {@link RetryAfterException} and {@link SnoozeException} say more
+   * @throws Exception if the attempt failed; {@link PermanentException}, {@link
+   *     RetryableException}, {@link RetryAfterException} and {@link SnoozeException} say more
    */
   Object handle(Job job) throws Exception;
 }

@@ -1,6 +1,9 @@
 package io.rdq.client;
 
-/** A fault of the service; its log has the detail under {@link #correlationId}. Reason {@code INTERNAL}. */
+/**
+ * A fault of the service; its log has the detail under {@link #correlationId}. Reason {@code
+ * INTERNAL}.
+ */
 public final class InternalException extends RdqException {
   InternalException(Refusal refusal, Throwable cause) {
     super(refusal, cause);

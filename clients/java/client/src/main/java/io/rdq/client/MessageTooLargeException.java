@@ -1,6 +1,8 @@
 package io.rdq.client;
 
-/** The request is larger than the server reads. Send less at once. Reason {@code MESSAGE_TOO_LARGE}. */
+/**
+ * The request is larger than the server reads. Send less at once. Reason {@code MESSAGE_TOO_LARGE}.
+ */
 public final class MessageTooLargeException extends RdqException {
   MessageTooLargeException(Refusal refusal, Throwable cause) {
     super(refusal, cause);

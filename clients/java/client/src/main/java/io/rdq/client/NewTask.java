@@ -31,8 +31,7 @@ public final class NewTask {
 
   /** A task for a handler, to set up. */
   public static Builder builder(String queue, String handlerRef) {
-    return new Builder(
-        io.rdq.v1.Task.newBuilder().setQueue(queue).setHandlerRef(handlerRef));
+    return new Builder(io.rdq.v1.Task.newBuilder().setQueue(queue).setHandlerRef(handlerRef));
   }
 
   /** A whole envelope as the contract has it, with fields that this client does not know too. */

@@ -50,8 +50,7 @@ public final class Operator {
   public Pages<Task> list(TaskQuery query) {
     return new Pages<>(
         pageToken -> {
-          ListResponse answer =
-              calls.unary(TaskServiceGrpc.getListMethod(), query.page(pageToken));
+          ListResponse answer = calls.unary(TaskServiceGrpc.getListMethod(), query.page(pageToken));
           return page(answer.getTasksList(), answer.getNextPageToken());
         });
   }
@@ -163,8 +162,7 @@ public final class Operator {
         pageToken -> {
           ListQueuesRequest request =
               ListQueuesRequest.newBuilder().setPageToken(pageToken).build();
-          ListQueuesResponse answer =
-              calls.unary(QueueServiceGrpc.getListQueuesMethod(), request);
+          ListQueuesResponse answer = calls.unary(QueueServiceGrpc.getListQueuesMethod(), request);
           List<Queue> queues = answer.getQueuesList().stream().map(Queue::of).toList();
           return new Page<>(queues, answer.getNextPageToken());
         });

@@ -76,7 +76,8 @@ public final class Producer {
     while (true) {
       RdqException error = null;
       try {
-        EnqueueBatchResponse response = calls.once(TaskServiceGrpc.getEnqueueBatchMethod(), request(tasks, open), tries);
+        EnqueueBatchResponse response =
+            calls.once(TaskServiceGrpc.getEnqueueBatchMethod(), request(tasks, open), tries);
         List<Integer> refused = new ArrayList<>();
         for (int i = 0; i < open.size(); i++) {
           int index = open.get(i);
@@ -109,7 +110,8 @@ public final class Producer {
       }
     }
     results.addAll(Arrays.asList(answers));
-    boolean isOver = failed != null && (failed.isRetryable() || Thread.currentThread().isInterrupted());
+    boolean isOver =
+        failed != null && (failed.isRetryable() || Thread.currentThread().isInterrupted());
     return isOver ? failed : null;
   }
 

@@ -39,69 +39,95 @@ public final class QueueConfig {
 
   /** How many attempts a task has, at least 1; 5 by default. */
   public OptionalInt maxAttempts() {
-    return proto.getRetry().hasMaxAttempts() ? OptionalInt.of(proto.getRetry().getMaxAttempts()) : OptionalInt.empty();
+    return proto.getRetry().hasMaxAttempts()
+        ? OptionalInt.of(proto.getRetry().getMaxAttempts())
+        : OptionalInt.empty();
   }
 
   /** The wait after the first failure, above zero; 1 second by default. */
   public Optional<Duration> initialBackoff() {
-    return proto.getRetry().hasInitialBackoff() ? Optional.of(Times.duration(proto.getRetry().getInitialBackoff())) : Optional.empty();
+    return proto.getRetry().hasInitialBackoff()
+        ? Optional.of(Times.duration(proto.getRetry().getInitialBackoff()))
+        : Optional.empty();
   }
 
   /** By what each further wait grows, 1 to 1,000; 2 by default. */
   public OptionalDouble multiplier() {
-    return proto.getRetry().hasMultiplier() ? OptionalDouble.of(proto.getRetry().getMultiplier()) : OptionalDouble.empty();
+    return proto.getRetry().hasMultiplier()
+        ? OptionalDouble.of(proto.getRetry().getMultiplier())
+        : OptionalDouble.empty();
   }
 
   /** The longest wait, above zero; 10 minutes by default. */
   public Optional<Duration> maxBackoff() {
-    return proto.getRetry().hasMaxBackoff() ? Optional.of(Times.duration(proto.getRetry().getMaxBackoff())) : Optional.empty();
+    return proto.getRetry().hasMaxBackoff()
+        ? Optional.of(Times.duration(proto.getRetry().getMaxBackoff()))
+        : Optional.empty();
   }
 
   /** By which part a wait is longer or shorter, 0 to 1; 0.2 by default. */
   public OptionalDouble jitter() {
-    return proto.getRetry().hasJitter() ? OptionalDouble.of(proto.getRetry().getJitter()) : OptionalDouble.empty();
+    return proto.getRetry().hasJitter()
+        ? OptionalDouble.of(proto.getRetry().getJitter())
+        : OptionalDouble.empty();
   }
 
-  /** The lease where neither worker nor task names one, 10 milliseconds to 12 hours; 60 seconds by default. */
+  /**
+   * The lease where neither worker nor task names one, 10 milliseconds to 12 hours; 60 seconds by
+   * default.
+   */
   public Optional<Duration> lease() {
-    return proto.getExecution().hasLease() ? Optional.of(Times.duration(proto.getExecution().getLease())) : Optional.empty();
+    return proto.getExecution().hasLease()
+        ? Optional.of(Times.duration(proto.getExecution().getLease()))
+        : Optional.empty();
   }
 
   /** No claim is held longer than this, above zero; no bound by default. */
   public Optional<Duration> executionTimeout() {
-    return proto.getExecution().hasTimeout() ? Optional.of(Times.duration(proto.getExecution().getTimeout())) : Optional.empty();
+    return proto.getExecution().hasTimeout()
+        ? Optional.of(Times.duration(proto.getExecution().getTimeout()))
+        : Optional.empty();
   }
 
   /** Refuse every call under a lease that ran out; false by default. */
   public Optional<Boolean> strictLeases() {
-    return proto.getExecution().hasStrictLeases() ? Optional.of(proto.getExecution().getStrictLeases()) : Optional.empty();
+    return proto.getExecution().hasStrictLeases()
+        ? Optional.of(proto.getExecution().getStrictLeases())
+        : Optional.empty();
   }
 
   /** The largest payload, 0 to 2 MiB; 1 MiB by default. */
   public OptionalLong maxPayloadBytes() {
-    return proto.getLimits().hasMaxPayloadBytes() ? OptionalLong.of(proto.getLimits().getMaxPayloadBytes()) : OptionalLong.empty();
+    return proto.getLimits().hasMaxPayloadBytes()
+        ? OptionalLong.of(proto.getLimits().getMaxPayloadBytes())
+        : OptionalLong.empty();
   }
 
   /** How long succeeded tasks are kept, not negative; 24 hours by default. */
   public Optional<Duration> retentionSucceeded() {
-    return proto.getRetention().hasSucceeded() ? Optional.of(Times.duration(proto.getRetention().getSucceeded())) : Optional.empty();
+    return proto.getRetention().hasSucceeded()
+        ? Optional.of(Times.duration(proto.getRetention().getSucceeded()))
+        : Optional.empty();
   }
 
   /** How long cancelled tasks are kept, not negative; 24 hours by default. */
   public Optional<Duration> retentionCancelled() {
-    return proto.getRetention().hasCancelled() ? Optional.of(Times.duration(proto.getRetention().getCancelled())) : Optional.empty();
+    return proto.getRetention().hasCancelled()
+        ? Optional.of(Times.duration(proto.getRetention().getCancelled()))
+        : Optional.empty();
   }
 
   /** How long dead letters are kept, not negative; for ever by default. */
   public Optional<Duration> retentionDead() {
-    return proto.getRetention().hasDead() ? Optional.of(Times.duration(proto.getRetention().getDead())) : Optional.empty();
+    return proto.getRetention().hasDead()
+        ? Optional.of(Times.duration(proto.getRetention().getDead()))
+        : Optional.empty();
   }
 
   /** What workers do with a version that they do not have; RUN_LATEST by default. */
   public Optional<VersionMismatch> versionMismatch() {
     io.rdq.v1.HandlerVersionMismatch value = proto.getHandler().getVersionMismatch();
-    boolean isSet =
-        value != io.rdq.v1.HandlerVersionMismatch.HANDLER_VERSION_MISMATCH_UNSPECIFIED;
+    boolean isSet = value != io.rdq.v1.HandlerVersionMismatch.HANDLER_VERSION_MISMATCH_UNSPECIFIED;
     return isSet ? Optional.of(VersionMismatch.of(value)) : Optional.empty();
   }
 
@@ -162,7 +188,10 @@ public final class QueueConfig {
       return this;
     }
 
-    /** The lease where neither worker nor task names one, 10 milliseconds to 12 hours; 60 seconds by default. */
+    /**
+     * The lease where neither worker nor task names one, 10 milliseconds to 12 hours; 60 seconds by
+     * default.
+     */
     public Builder lease(Duration value) {
       config.getExecutionBuilder().setLease(Times.proto(value));
       return this;

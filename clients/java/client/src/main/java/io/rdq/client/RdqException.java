@@ -43,8 +43,8 @@ public class RdqException extends RuntimeException {
   }
 
   /**
-   * Whether the change may have happened all the same: the server says so, or the answer was lost on
-   * its way.
+   * Whether the change may have happened all the same: the server says so, or the answer was lost
+   * on its way.
    */
   public final boolean outcomeUnknown() {
     return outcomeUnknown;

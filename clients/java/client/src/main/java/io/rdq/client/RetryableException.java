@@ -1,6 +1,9 @@
 package io.rdq.client;
 
-/** Thrown by a handler: the attempt failed and may run again, whatever the queue's classification says of its type. */
+/**
+ * Thrown by a handler: the attempt failed and may run again, whatever the queue's classification
+ * says of its type.
+ */
 public class RetryableException extends RuntimeException {
   /** With what happened. */
   public RetryableException(String message) {

@@ -13,8 +13,7 @@ public final class Selector {
   /** These tasks, 1 to 1,000; those that are not dead letters of the queue are passed over. */
   public static Selector ids(Iterable<String> ids) {
     return new Selector(
-        io.rdq.v1.Selector.newBuilder()
-            .setIds(io.rdq.v1.TaskIds.newBuilder().addAllIds(ids)));
+        io.rdq.v1.Selector.newBuilder().setIds(io.rdq.v1.TaskIds.newBuilder().addAllIds(ids)));
   }
 
   /** These tasks, as above. */

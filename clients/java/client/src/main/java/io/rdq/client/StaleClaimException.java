@@ -1,6 +1,9 @@
 package io.rdq.client;
 
-/** The claim token is superseded or was never issued; nothing changed. Drop the work. Reason {@code STALE_CLAIM}. */
+/**
+ * The claim token is superseded or was never issued; nothing changed. Drop the work. Reason {@code
+ * STALE_CLAIM}.
+ */
 public final class StaleClaimException extends RdqException {
   StaleClaimException(Refusal refusal, Throwable cause) {
     super(refusal, cause);

@@ -18,9 +18,7 @@ final class Tracing {
 
   /** Adds the active span to the headers, unless the caller did. */
   static void inject(io.rdq.v1.Task.Builder task) {
-    if (IS_THERE
-        && !task.containsHeaders("traceparent")
-        && !task.containsHeaders("tracestate")) {
+    if (IS_THERE && !task.containsHeaders("traceparent") && !task.containsHeaders("tracestate")) {
       WithOpenTelemetry.inject(task);
     }
   }

@@ -5,6 +5,7 @@ import static java.lang.System.Logger.Level.ERROR;
 import static java.lang.System.Logger.Level.INFO;
 import static java.lang.System.Logger.Level.WARNING;
 
+import com.google.protobuf.ByteString;
 import io.grpc.Channel;
 import io.grpc.Status;
 import io.rdq.v1.ClaimDueRequest;
@@ -17,7 +18,6 @@ import io.rdq.v1.WorkHeartbeatAck;
 import io.rdq.v1.WorkOutcomeAck;
 import io.rdq.v1.WorkResponse;
 import io.rdq.v1.WorkStart;
-import com.google.protobuf.ByteString;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -41,7 +41,9 @@ import java.util.concurrent.TimeUnit;
 final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener {
   private static final System.Logger LOG = System.getLogger("io.rdq.client.Worker");
 
-  /** A stream that carried nothing for so long is dropped; the server sends something every 15 s. */
+  /**
+   * A stream that carried nothing for so long is dropped; the server sends something every 15 s.
+   */
   private static final long SILENCE_MAX = Duration.ofSeconds(40).toNanos();
 
   private static final Duration RECONNECT_MAX = Duration.ofSeconds(10);
@@ -178,7 +180,9 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
 
   private long waitNanos() {
     // What may be sent already waits for an event: room in the stream, or the end of a call.
-    long next = Math.min(outbox.nextNanos(actedNanos), timers.isEmpty() ? NEVER : timers.first().wakeAtNanos);
+    long next =
+        Math.min(
+            outbox.nextNanos(actedNanos), timers.isEmpty() ? NEVER : timers.first().wakeAtNanos);
     if (isStopping) {
       next = Math.min(next, isGraceOver ? lastEndNanos : graceEndNanos);
     }
@@ -210,9 +214,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
       link = new Link.Follow(channel, request.build(), this);
     } else {
       WorkStart.Builder start =
-          WorkStart.newBuilder()
-              .addAllQueues(settings.queues())
-              .setWorkerId(settings.workerId());
+          WorkStart.newBuilder().addAllQueues(settings.queues()).setWorkerId(settings.workerId());
       settings.lease().ifPresent(lease -> start.setLease(Times.proto(lease)));
       link = new Link.Work(channel, start.build(), freeHandlers(), this);
     }
@@ -271,9 +273,9 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
             return;
           }
           connectAtNanos += why.retryAfter().map(Times::nanos).orElse(0L);
-          System.Logger.Level level =
-              why.isRetryable() || which.isOpen ? DEBUG : WARNING;
-          LOG.log(level, "the stream ended, connecting again: {0} {1}", why.code(), why.getMessage());
+          System.Logger.Level level = why.isRetryable() || which.isOpen ? DEBUG : WARNING;
+          LOG.log(
+              level, "the stream ended, connecting again: {0} {1}", why.code(), why.getMessage());
         });
   }
 

@@ -70,7 +70,7 @@ class ClaimScenariosTest extends Scenario {
   @Test
   void leaseLostMidHandler() {
     TcpProxy proxy = open(new TcpProxy(server.port()));
-    RdqClient behind = open(RdqClient.connect(proxy.address()));
+    RdqClient behind = connect(proxy.address());
     ManagedChannel rival = channel();
     CountDownLatch started = new CountDownLatch(1);
     CompletableFuture<CancelReason> reason = new CompletableFuture<>();
@@ -125,9 +125,7 @@ class ClaimScenariosTest extends Scenario {
             try {
               WorkResponse response =
                   method.equals("Work") ? WorkResponse.parseFrom(message) : null;
-              if (response == null
-                  || response.getTasksCount() == 0
-                  || !isFirst.getAndSet(false)) {
+              if (response == null || response.getTasksCount() == 0 || !isFirst.getAndSet(false)) {
                 return message;
               }
               WorkResponse.Builder changed = response.toBuilder();
@@ -139,7 +137,7 @@ class ClaimScenariosTest extends Scenario {
           }
         };
     GrpcProxy proxy = open(new GrpcProxy(server, late));
-    RdqClient behind = open(RdqClient.connect(proxy.address()));
+    RdqClient behind = connect(proxy.address());
     BlockingQueue<Job> jobs = new LinkedBlockingQueue<>();
     start(
         behind
@@ -197,7 +195,7 @@ class ClaimScenariosTest extends Scenario {
   @Test
   void redelivery() throws Exception {
     TcpProxy proxy = open(new TcpProxy(server.port()));
-    RdqClient behind = open(RdqClient.connect(proxy.address()));
+    RdqClient behind = connect(proxy.address());
     BlockingQueue<Job> jobs = new LinkedBlockingQueue<>();
     CountDownLatch firstEnds = new CountDownLatch(1);
     CountDownLatch secondEnds = new CountDownLatch(1);

@@ -59,11 +59,9 @@ class ErrorScenariosTest extends Scenario {
     assertThrows(
         IdConflictException.class,
         () -> producer.enqueue(NewTask.builder("other", "send").id("one").build()));
+    assertThrows(InvalidNameException.class, () -> producer.enqueue(NewTask.of(QUEUE, " ", "")));
     assertThrows(
-        InvalidNameException.class, () -> producer.enqueue(NewTask.of(QUEUE, " ", "")));
-    assertThrows(
-        ReservedNameException.class,
-        () -> producer.enqueue(NewTask.of("__rdq_mine", "send", "")));
+        ReservedNameException.class, () -> producer.enqueue(NewTask.of("__rdq_mine", "send", "")));
     assertThrows(
         InvalidArgumentException.class,
         () -> producer.enqueue(NewTask.builder(QUEUE, "send").maxAttempts(0).build()));
@@ -116,7 +114,7 @@ class ErrorScenariosTest extends Scenario {
                             .build());
                   }
                 }));
-    RdqClient behind = open(RdqClient.connect(proxy.address()));
+    RdqClient behind = connect(proxy.address());
     RdqException newer = assertThrows(RdqException.class, () -> behind.operator().get("one"));
     assertSame(RdqException.class, newer.getClass());
     assertEquals("NEWER_THAN_THIS", newer.reason());

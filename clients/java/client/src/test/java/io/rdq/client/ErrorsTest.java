@@ -37,7 +37,9 @@ class ErrorsTest {
                         .build()))
             .addDetails(
                 Any.pack(
-                    RetryInfo.newBuilder().setRetryDelay(Times.proto(Duration.ofMillis(1500))).build()))
+                    RetryInfo.newBuilder()
+                        .setRetryDelay(Times.proto(Duration.ofMillis(1500)))
+                        .build()))
             .build());
   }
 
@@ -45,8 +47,7 @@ class ErrorsTest {
   void everyReasonOfTheContractHasATypeOfItsOwn() {
     Set<Class<?>> types = new HashSet<>();
     for (ErrorReason reason : ErrorReason.values()) {
-      if (reason == ErrorReason.UNRECOGNIZED
-          || reason == ErrorReason.ERROR_REASON_UNSPECIFIED) {
+      if (reason == ErrorReason.UNRECOGNIZED || reason == ErrorReason.ERROR_REASON_UNSPECIFIED) {
         continue;
       }
       String name = reason.name().substring("ERROR_REASON_".length());

@@ -159,7 +159,7 @@ class LifecycleScenariosTest extends Scenario {
           }
         };
     GrpcProxy proxy = open(new GrpcProxy(server, older));
-    RdqClient behind = open(RdqClient.connect(proxy.address()));
+    RdqClient behind = connect(proxy.address());
     operator.putQueue("once", QueueConfig.builder().maxAttempts(1).build());
     CountDownLatch started = new CountDownLatch(1);
     CompletableFuture<Optional<CancelReason>> reason = new CompletableFuture<>();
@@ -194,8 +194,7 @@ class LifecycleScenariosTest extends Scenario {
     for (int i = 0; i < 10; i++) {
       assertEquals("e" + i, text(await(echoed.get(i), TaskStatus.SUCCEEDED).result()));
     }
-    Task failed =
-        await(producer.enqueue(NewTask.of("once", "fails", "")).id(), TaskStatus.DEAD);
+    Task failed = await(producer.enqueue(NewTask.of("once", "fails", "")).id(), TaskStatus.DEAD);
     assertEquals("as it should", failed.attempts().get(0).error().orElseThrow().message());
     String cancelled = producer.enqueue(NewTask.of("once", "waits", "")).id();
     await(started);

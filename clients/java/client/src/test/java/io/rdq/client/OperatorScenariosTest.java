@@ -91,7 +91,8 @@ class OperatorScenariosTest extends Scenario {
     Queue stored = operator.putQueue("configured", config);
     assertEquals(config.toProto(), stored.config().orElseThrow().toProto());
     Queue read = operator.getQueue("configured");
-    assertEquals(stored, new Queue(read.name(), stored.config(), stored.effective(), read.updatedAt()));
+    assertEquals(
+        stored, new Queue(read.name(), stored.config(), stored.effective(), read.updatedAt()));
     QueueConfig effective = read.effective();
     assertEquals(OptionalInt.of(3), effective.maxAttempts());
     assertEquals(Optional.of(Duration.ofMinutes(2)), effective.maxBackoff());

@@ -80,7 +80,8 @@ class OutcomeScenariosTest extends Scenario {
                   numbers.add(job.attemptNumber());
                   return switch (runs.incrementAndGet()) {
                     case 1 -> throw new SnoozeException(Duration.ofMillis(10));
-                    case 2 -> throw new RetryAfterException(Duration.ofMillis(10), new Unavailable());
+                    case 2 ->
+                        throw new RetryAfterException(Duration.ofMillis(10), new Unavailable());
                     case 3 -> Outcome.snooze(Duration.ofMillis(10));
                     case 4 -> Outcome.retryAfter(Duration.ofMillis(10), new Unavailable());
                     default -> "done";

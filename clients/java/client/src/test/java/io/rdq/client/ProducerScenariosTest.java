@@ -103,7 +103,7 @@ class ProducerScenariosTest extends Scenario {
   @Test
   void enqueueAnswerLost() {
     TcpProxy proxy = open(new TcpProxy(server.port()));
-    RdqClient behind = open(RdqClient.connect(proxy.address()));
+    RdqClient behind = connect(proxy.address());
     behind.operator().stats(); // connected
     proxy.holdDown(true);
 

@@ -17,7 +17,6 @@ import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -27,8 +26,16 @@ import org.junit.jupiter.api.BeforeEach;
  * closed after it, the last first, however it ended.
  */
 abstract class Scenario {
-  /** Nothing that is waited for takes so long, but on a machine that stands still. */
-  static final Duration PATIENCE = Duration.ofSeconds(200);
+  /**
+   * How often a test looks for what it waits for, before it says that it does not come. Counted,
+   * not timed: a machine that stands still for minutes fails no test.
+   */
+  private static final int LOOKS_MAX = 10_000;
+
+  private static final Duration BETWEEN_LOOKS = Duration.ofMillis(20);
+
+  /** For what must not end because the machine stood still. */
+  private static final Duration CALL_TIMEOUT = Duration.ofMinutes(10);
 
   static final String QUEUE = "mail";
 
@@ -42,9 +49,14 @@ abstract class Scenario {
   @BeforeEach
   void begin() {
     server = open(TestServer.start(serverOptions()));
-    client = open(RdqClient.connect(server.address()));
+    client = connect(server.address());
     producer = client.producer();
     operator = client.operator();
+  }
+
+  /** A client of what listens there. */
+  final RdqClient connect(String address) {
+    return open(RdqClient.builder(address).callTimeout(CALL_TIMEOUT).build());
   }
 
   /** With what the server is started beside the usual. */
@@ -80,8 +92,7 @@ abstract class Scenario {
 
   /** Waits until something is there, looking again and again. */
   static <T> T await(String what, Supplier<Optional<T>> look) {
-    long end = System.nanoTime() + PATIENCE.toNanos();
-    while (System.nanoTime() < end) {
+    for (int i = 0; i < LOOKS_MAX; i++) {
       Optional<T> found = look.get();
       if (found.isPresent()) {
         return found.get();
@@ -105,13 +116,7 @@ abstract class Scenario {
   }
 
   static void await(CountDownLatch latch) {
-    try {
-      if (!latch.await(PATIENCE.toNanos(), TimeUnit.NANOSECONDS)) {
-        fail("waited in vain");
-      }
-    } catch (InterruptedException interrupted) {
-      throw new AssertionError(interrupted);
-    }
+    awaitThat("it is counted down", () -> latch.getCount() == 0);
   }
 
   /** Blocks a handler until it is interrupted. */
@@ -121,7 +126,7 @@ abstract class Scenario {
 
   private static void pause() {
     try {
-      Thread.sleep(20);
+      Thread.sleep(BETWEEN_LOOKS.toMillis());
     } catch (InterruptedException interrupted) {
       throw new AssertionError(interrupted);
     }

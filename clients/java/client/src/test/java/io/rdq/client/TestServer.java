@@ -19,7 +19,9 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 
-/** A real server, on a free port and a file of its own, which ends with the test that started it. */
+/**
+ * A real server, on a free port and a file of its own, which ends with the test that started it.
+ */
 final class TestServer implements AutoCloseable {
   private static final int STARTS_MAX = 10;
   private static final Set<Process> RUNNING = ConcurrentHashMap.newKeySet();
@@ -43,8 +45,7 @@ final class TestServer implements AutoCloseable {
   /** Starts one, and waits until it serves. */
   static TestServer start(String... options) {
     try {
-      TestServer server =
-          new TestServer(Files.createTempDirectory("rdq-java-"), List.of(options));
+      TestServer server = new TestServer(Files.createTempDirectory("rdq-java-"), List.of(options));
       for (int i = 0; i < STARTS_MAX; i++) {
         server.port = freePort();
         if (server.spawn()) {
@@ -138,8 +139,7 @@ final class TestServer implements AutoCloseable {
       throw new UncheckedIOException(error);
     }
     RUNNING.add(process);
-    ManagedChannel channel =
-        ManagedChannelBuilder.forTarget(address()).usePlaintext().build();
+    ManagedChannel channel = ManagedChannelBuilder.forTarget(address()).usePlaintext().build();
     try {
       while (process.isAlive()) {
         if (serves(channel)) {

@@ -78,8 +78,7 @@ public final class Bench {
     long end = start + ECHO_NANOS;
     while (System.nanoTime() < end) {
       free.acquire();
-      ListenableFuture<?> call =
-          stub.getCapabilities(GetCapabilitiesRequest.getDefaultInstance());
+      ListenableFuture<?> call = stub.getCapabilities(GetCapabilitiesRequest.getDefaultInstance());
       call.addListener(
           () -> {
             answers.incrementAndGet();
