@@ -1,14 +1,9 @@
 package io.rdq.client;
 
-import io.rdq.v1.EnqueueBatchRequest;
-import io.rdq.v1.EnqueueBatchResponse;
 import io.rdq.v1.EnqueueRequest;
-import io.rdq.v1.EnqueueResult.OutcomeCase;
 import io.rdq.v1.TaskServiceGrpc;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
-import java.util.stream.IntStream;
 
 /**
  * Enqueues tasks. Each has its id before the first try, so that a try whose answer was lost is
@@ -48,84 +43,31 @@ public final class Producer {
   public List<EnqueueResult> enqueueMany(Iterable<NewTask> tasks) {
     List<EnqueueResult> results = new ArrayList<>();
     Batches batches = new Batches();
-    RdqException unreachable = null;
+    RdqException whyNoMore = null;
     for (NewTask task : tasks) {
       io.rdq.v1.Task prepared = prepared(task);
       if (!batches.fits(prepared)) {
-        unreachable = send(batches.take(), unreachable, results);
+        whyNoMore = send(batches.take(), whyNoMore, results);
       }
       batches.add(prepared);
     }
     if (!batches.isEmpty()) {
-      send(batches.take(), unreachable, results);
+      send(batches.take(), whyNoMore, results);
     }
     return results;
   }
 
-  /** Sends one request, adds its results, and returns the error if the server is not there. */
+  /** Sends one request unless it is of no use, adds its results, and says whether the next is. */
   private RdqException send(
-      List<io.rdq.v1.Task> tasks, RdqException unreachable, List<EnqueueResult> results) {
-    if (unreachable != null) {
-      tasks.forEach(task -> results.add(EnqueueResult.refused(task.getId(), unreachable)));
-      return unreachable;
+      List<io.rdq.v1.Task> tasks, RdqException whyNoMore, List<EnqueueResult> results) {
+    if (whyNoMore != null) {
+      tasks.forEach(task -> results.add(EnqueueResult.refused(task.getId(), whyNoMore)));
+      return whyNoMore;
     }
-    EnqueueResult[] answers = new EnqueueResult[tasks.size()];
-    Calls.Tries tries = calls.tries();
-    List<Integer> open = IntStream.range(0, tasks.size()).boxed().toList();
-    RdqException failed = null;
-    while (true) {
-      RdqException error = null;
-      try {
-        EnqueueBatchResponse response =
-            calls.once(TaskServiceGrpc.getEnqueueBatchMethod(), request(tasks, open), tries);
-        List<Integer> refused = new ArrayList<>();
-        for (int i = 0; i < open.size(); i++) {
-          int index = open.get(i);
-          answers[index] = result(tasks.get(index), response, i);
-          RdqException itsError = answers[index].error().orElse(null);
-          if (itsError != null && itsError.isRetryable()) {
-            refused.add(index);
-            error = itsError;
-          }
-        }
-        open = refused;
-      } catch (RdqException whole) {
-        error = whole;
-        failed = whole;
-        for (int index : open) {
-          answers[index] = EnqueueResult.refused(tasks.get(index).getId(), whole);
-        }
-      }
-      if (error == null) {
-        failed = null;
-        break;
-      }
-      try {
-        tries.next(error);
-      } catch (RdqException last) {
-        if (failed == error) {
-          failed = last;
-        }
-        break;
-      }
-    }
-    results.addAll(Arrays.asList(answers));
-    boolean isOver =
-        failed != null && (failed.isRetryable() || Thread.currentThread().isInterrupted());
-    return isOver ? failed : null;
-  }
-
-  private static EnqueueBatchRequest request(List<io.rdq.v1.Task> tasks, List<Integer> open) {
-    EnqueueBatchRequest.Builder request = EnqueueBatchRequest.newBuilder();
-    open.forEach(index -> request.addTasks(tasks.get(index)));
-    return request.build();
-  }
-
-  private static EnqueueResult result(io.rdq.v1.Task task, EnqueueBatchResponse response, int i) {
-    io.rdq.v1.EnqueueResult result = response.getResults(i);
-    return result.getOutcomeCase() == OutcomeCase.ENQUEUED
-        ? EnqueueResult.admitted(Admission.of(result.getEnqueued()))
-        : EnqueueResult.refused(task.getId(), Errors.of(result.getError()));
+    Shipment shipment = new Shipment(calls, tasks);
+    shipment.send();
+    results.addAll(shipment.results());
+    return shipment.whyNoMore();
   }
 
   /** The task as it is sent: with an id, and with the caller's trace. */

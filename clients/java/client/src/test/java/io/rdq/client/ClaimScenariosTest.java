@@ -28,43 +28,63 @@ class ClaimScenariosTest extends Scenario {
   }
 
   @Test
-  void leaseExtended() throws Exception {
-    Duration lease = Duration.ofSeconds(3);
+  void leaseExtended() {
+    // Leases do lapse on a machine that stands still for longer; then there is nothing to see.
+    boolean isSeen = false;
+    for (int i = 0; i < 10 && !isSeen; i++) {
+      isSeen = isKeptFromRivals("kept-" + i, Duration.ofSeconds(4));
+    }
+    assertTrue(isSeen, "the machine stood still ten times");
+  }
+
+  /** Whether a long handler was watched, without a gap, to keep its task. */
+  private boolean isKeptFromRivals(String queue, Duration lease) {
     ManagedChannel rival = channel();
     AtomicInteger runs = new AtomicInteger();
     CountDownLatch started = new CountDownLatch(1);
     CountDownLatch ends = new CountDownLatch(1);
-    start(
-        client
-            .worker(QUEUE)
-            .lease(lease)
-            .handler(
-                "long",
-                job -> {
-                  runs.incrementAndGet();
-                  started.countDown();
-                  ends.await();
-                  return "once";
-                }));
-    String id = enqueue("long");
+    Worker worker =
+        start(
+            client
+                .worker(queue)
+                .lease(lease)
+                .concurrency(1)
+                .handler(
+                    "long",
+                    job -> {
+                      runs.incrementAndGet();
+                      started.countDown();
+                      ends.await();
+                      return "once";
+                    }));
+    String id = producer.enqueue(NewTask.of(queue, "long", "")).id();
     await(started);
     Instant first = operator.get(id).leaseExpiresAt().orElseThrow();
 
     List<ClaimedTask> stolen = new ArrayList<>();
+    long[] lookedNanos = {System.nanoTime(), 0};
     awaitThat(
         "the lease is extended three times over",
         () -> {
-          claim(rival, QUEUE, lease).ifPresent(stolen::add);
-          Instant now = operator.get(id).leaseExpiresAt().orElse(Instant.MAX);
-          return now.isAfter(first.plus(lease.multipliedBy(3)));
+          claim(rival, queue, lease).ifPresent(stolen::add);
+          long now = System.nanoTime();
+          lookedNanos[1] = Math.max(lookedNanos[1], now - lookedNanos[0]);
+          lookedNanos[0] = now;
+          Instant end = operator.get(id).leaseExpiresAt().orElse(Instant.MAX);
+          return end.isAfter(first.plus(lease.multipliedBy(3))) || !stolen.isEmpty();
         });
+    if (!stolen.isEmpty() && lookedNanos[1] > lease.toNanos() / 4) {
+      worker.stop();
+      return false;
+    }
     ends.countDown();
 
-    Task task = await(id, TaskStatus.SUCCEEDED);
     assertEquals(List.of(), stolen);
+    Task task = await(id, TaskStatus.SUCCEEDED);
     assertEquals("once", text(task.result()));
     assertEquals(1, runs.get());
     assertEquals(1, task.attempts().size());
+    return true;
   }
 
   @Test
@@ -79,6 +99,7 @@ class ClaimScenariosTest extends Scenario {
         behind
             .worker(QUEUE)
             .lease(Duration.ofSeconds(1))
+            .concurrency(1) // so that it has no credit open, by which it would get the task itself
             .handler(
                 "send",
                 job -> {
@@ -103,8 +124,8 @@ class ClaimScenariosTest extends Scenario {
 
     assertEquals(CancelReason.LOST, reason.join());
     assertTrue(interrupted.join());
-    // Were the slower worker's outcome sent, it would be there before this one's answer.
-    awaitThat("the worker is idle", () -> operator.get(id).claimedBy().equals("rival"));
+    // Its handler ended, and what it returned changed nothing.
+    assertEquals("rival", operator.get(id).claimedBy());
     complete(rival, taken, "the rival's");
     Task task = operator.get(id);
     assertEquals(TaskStatus.SUCCEEDED, task.status());

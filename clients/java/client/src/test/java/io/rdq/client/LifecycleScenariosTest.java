@@ -36,7 +36,7 @@ class LifecycleScenariosTest extends Scenario {
         open(
             by.worker(QUEUE)
                 .concurrency(2)
-                .lease(Duration.ofSeconds(3))
+                .lease(Duration.ofSeconds(6))
                 .receiving(receiving)
                 .handler(
                     "drained",
@@ -146,6 +146,45 @@ class LifecycleScenariosTest extends Scenario {
   }
 
   @Test
+  void outcomesWhoseAnswersAreLostAreSentAgain() {
+    TcpProxy proxy = open(new TcpProxy(server.port()));
+    RdqClient behind = connect(proxy.address());
+    BlockingQueue<CountDownLatch> running = new LinkedBlockingQueue<>();
+    start(
+        behind
+            .worker(QUEUE)
+            .concurrency(1)
+            .handler(
+                "held",
+                job -> {
+                  CountDownLatch ends = new CountDownLatch(1);
+                  running.add(ends);
+                  ends.await();
+                  return "ended";
+                }));
+
+    String answerLost = enqueue("held");
+    CountDownLatch ends = await("it runs", () -> Optional.ofNullable(running.poll()));
+    proxy.holdDown(true);
+    ends.countDown();
+    await(answerLost, TaskStatus.SUCCEEDED);
+    proxy.cut();
+    proxy.holdDown(false);
+
+    // The worker's one place is free again once it has the answer.
+    String outcomeLost = enqueue("held");
+    ends = await("the next runs", () -> Optional.ofNullable(running.poll()));
+    proxy.holdUp(true);
+    ends.countDown();
+    proxy.cut();
+    proxy.holdUp(false);
+
+    Task task = await(outcomeLost, TaskStatus.SUCCEEDED);
+    assertEquals(1, task.attempts().size());
+    assertEquals(1, operator.get(answerLost).attempts().size());
+  }
+
+  @Test
   void claimDueFallback() throws Exception {
     BlockingQueue<String> refused = new LinkedBlockingQueue<>();
     GrpcProxy.Rules older =
@@ -167,7 +206,7 @@ class LifecycleScenariosTest extends Scenario {
         start(
             behind
                 .worker("once")
-                .lease(Duration.ofSeconds(2))
+                .lease(Duration.ofSeconds(4))
                 .concurrency(3)
                 .handler("echo", Job::payload)
                 .handler(
