@@ -9,7 +9,9 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.stream.IntStream;
 
-/** One request of {@link Producer#enqueueMany}, repeated for those of its tasks that it can help. */
+/**
+ * One request of {@link Producer#enqueueMany}, repeated for those of its tasks that it can help.
+ */
 final class Shipment {
   private final Calls calls;
   private final List<io.rdq.v1.Task> tasks;
