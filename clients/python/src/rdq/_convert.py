@@ -222,16 +222,14 @@ def _queue_config(message: queue_service_pb2.QueueConfig) -> QueueConfig:
         retention_succeeded=_span(retention, "succeeded"),
         retention_cancelled=_span(retention, "cancelled"),
         retention_dead=_span(retention, "dead"),
-        version_mismatch=(
-            _version_mismatch(message.handler.version_mismatch)
-            if message.handler.HasField("version_mismatch")
-            else None
-        ),
+        version_mismatch=_version_mismatch(message.handler.version_mismatch),
         paused=message.paused if message.HasField("paused") else None,
     )
 
 
-def _version_mismatch(value: int) -> VersionMismatch:
+def _version_mismatch(value: int) -> VersionMismatch | None:
+    if value == 0:
+        return None
     # One of a newer contract is to be treated as RUN_LATEST.
     return VersionMismatch.DEAD_LETTER if value == VersionMismatch.DEAD_LETTER else VersionMismatch.RUN_LATEST
 
