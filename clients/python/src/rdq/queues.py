@@ -55,6 +55,11 @@ class QueueConfig:
     version_mismatch: VersionMismatch | None = None
     paused: bool | None = None
 
+    def __post_init__(self) -> None:
+        # So that one that was read equals one that was written, whatever sequences that had.
+        object.__setattr__(self, "retryable", tuple(self.retryable))
+        object.__setattr__(self, "permanent", tuple(self.permanent))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Queue:

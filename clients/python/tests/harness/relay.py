@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
 from types import TracebackType
 
 import grpc
@@ -16,22 +17,29 @@ class Relay(grpc.GenericRpcHandler):
     """To be used as a context manager, in the test's event loop."""
 
     def __init__(
-        self, target: str, *, unknown: tuple[str, ...] = (), change: Change | None = None
+        self,
+        target: str,
+        *,
+        unknown: tuple[str, ...] = (),
+        refused: Mapping[str, tuple[grpc.StatusCode, bytes]] | None = None,
+        change: Change | None = None,
     ) -> None:
         """
         Args:
             target: The server behind.
             unknown: Methods that it does not know, by their last name.
+            refused: Methods that it refuses, with code and details, until a test takes them out.
             change: Given each answer.
         """
         self._to = target
         self._unknown = unknown
         self._change = change
+        self.refused = dict(refused or {})
         self._server = grpc.aio.server(handlers=(self,))
         self._channel: grpc.aio.Channel | None = None
         self.port = 0
-        #: The last name of each method that was called.
-        self.called: set[str] = set()
+        #: The last name of each method that was called, and how often.
+        self.called: Counter[str] = Counter()
 
     @property
     def target(self) -> str:
@@ -62,7 +70,7 @@ class Relay(grpc.GenericRpcHandler):
         """Every method, as a stream of bytes in both directions: on the wire they are alike."""
         method = handler_call_details.method
         name = method.rpartition("/")[2]
-        self.called.add(name)
+        self.called[name] += 1
         if name in self._unknown:
             return None
 
@@ -70,7 +78,11 @@ class Relay(grpc.GenericRpcHandler):
             requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]
         ) -> AsyncIterator[bytes]:
             assert self._channel is not None
-            call = self._channel.stream_stream(method)(requests)
+            if name in self.refused:
+                code, details = self.refused[name]
+                await context.abort(code, "refused", (("grpc-status-details-bin", details),))
+            forwarded: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = self._channel.stream_stream(method)
+            call = forwarded(requests)
             try:
                 async for answer in call:
                     yield self._change(name, answer) if self._change is not None else answer

@@ -48,7 +48,7 @@ class Scene:
     async def worker(
         self,
         queue: str | tuple[str, ...],
-        handlers: Mapping[str | tuple[str, str], TestHandler],
+        handlers: Mapping[Any, TestHandler],
         *,
         target: str | None = None,
         **options: Any,

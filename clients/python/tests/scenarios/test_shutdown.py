@@ -178,6 +178,6 @@ async def test_claim_due_fallback(scene: Scene, caplog: pytest.LogCaptureFixture
     assert failed.result == b"half"
     assert stopped == [rdq.StopReason.CANCELLED]
     assert len(cancelled.attempts) == 1
-    assert {"Work", "ClaimDue", "ExtendLeases", "ResolveBatch"} <= relay.called
+    assert {"Work", "ClaimDue", "ExtendLeases", "ResolveBatch"} <= set(relay.called)
     said = [record for record in caplog.records if "does not know Work" in record.message]
     assert len(said) == 1
