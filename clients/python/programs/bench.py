@@ -1,4 +1,4 @@
-"""How fast one worker is with a handler that does nothing, beside this language's bare unary call. See ../../README.md."""
+"""How fast one worker is with a handler that does nothing, beside a bare unary call. See ../../README.md."""
 
 from __future__ import annotations
 
@@ -74,11 +74,7 @@ async def main() -> None:
     options = parser.parse_args()
     tasks = await tasks_per_second(options.server, options.tasks)
     echo = await echo_per_second(options.server)
-    print(
-        json.dumps(
-            {"language": "python", "tasks_per_second": round(tasks, 1), "echo_per_second": round(echo, 1)}
-        )
-    )
+    print(json.dumps({"language": "python", "tasks_per_second": round(tasks, 1), "echo_per_second": round(echo, 1)}))
 
 
 if __name__ == "__main__":

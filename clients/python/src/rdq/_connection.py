@@ -149,9 +149,7 @@ class Connection:
                 self.give_up(channel)
             raise _status.of_call(error) from None
 
-    async def call(
-        self, method: Callable[[Channel], UnaryMethod[Request, Answer]], request: Request
-    ) -> Answer:
+    async def call(self, method: Callable[[Channel], UnaryMethod[Request, Answer]], request: Request) -> Answer:
         """Makes a call until it is answered, or the deadline is over.
 
         Args:

@@ -160,9 +160,7 @@ def to_queue_config(config: QueueConfig) -> queue_service_pb2.QueueConfig:
         max_backoff=to_duration(config.max_backoff),
         jitter=config.jitter,
     )
-    classification = queue_service_pb2.ClassificationConfig(
-        retryable=config.retryable, permanent=config.permanent
-    )
+    classification = queue_service_pb2.ClassificationConfig(retryable=config.retryable, permanent=config.permanent)
     execution = queue_service_pb2.ExecutionConfig(
         lease=to_duration(config.lease),
         timeout=to_duration(config.timeout),
@@ -186,9 +184,7 @@ def to_queue_config(config: QueueConfig) -> queue_service_pb2.QueueConfig:
         message.retention.CopyFrom(retention)
     if config.version_mismatch is not None:
         message.handler.CopyFrom(
-            queue_service_pb2.HandlerConfig(
-                version_mismatch=f"HANDLER_VERSION_MISMATCH_{config.version_mismatch.name}"
-            )
+            queue_service_pb2.HandlerConfig(version_mismatch=f"HANDLER_VERSION_MISMATCH_{config.version_mismatch.name}")
         )
     return message
 
@@ -216,9 +212,7 @@ def _queue_config(message: queue_service_pb2.QueueConfig) -> QueueConfig:
         lease=_span(execution, "lease"),
         timeout=_span(execution, "timeout"),
         strict_leases=execution.strict_leases if execution.HasField("strict_leases") else None,
-        max_payload_bytes=(
-            message.limits.max_payload_bytes if message.limits.HasField("max_payload_bytes") else None
-        ),
+        max_payload_bytes=(message.limits.max_payload_bytes if message.limits.HasField("max_payload_bytes") else None),
         retention_succeeded=_span(retention, "succeeded"),
         retention_cancelled=_span(retention, "cancelled"),
         retention_dead=_span(retention, "dead"),
@@ -254,9 +248,7 @@ def _attempt_outcome(value: int) -> AttemptOutcome:
 
 
 def _attempt_error(message: task_pb2.AttemptError) -> AttemptError:
-    return AttemptError(
-        type=message.type, message=message.message, detail=message.detail, stack=message.stack
-    )
+    return AttemptError(type=message.type, message=message.message, detail=message.detail, stack=message.stack)
 
 
 def _instant(message: Message, field: str) -> datetime | None:

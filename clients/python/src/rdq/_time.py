@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -34,7 +34,7 @@ def to_timestamp(instant: datetime | None) -> Timestamp | None:
 
 def from_timestamp(timestamp: Timestamp) -> datetime:
     """An instant in UTC."""
-    return timestamp.ToDatetime(tzinfo=timezone.utc)
+    return timestamp.ToDatetime(tzinfo=UTC)
 
 
 def seconds(duration: Duration) -> float:

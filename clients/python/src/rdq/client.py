@@ -70,9 +70,7 @@ class Client:
     ) -> None:
         if deadline <= timedelta(0):
             raise ValueError("deadline must be above zero")
-        self._connection = Connection(
-            target, credentials, tuple(metadata), channel_options, deadline.total_seconds()
-        )
+        self._connection = Connection(target, credentials, tuple(metadata), channel_options, deadline.total_seconds())
 
     async def __aenter__(self) -> Client:
         return self
@@ -163,9 +161,7 @@ class Client:
             if sent and refused is None:
                 try:
                     request = task_service_pb2.EnqueueBatchRequest(tasks=sent)
-                    response = await self._connection.call(
-                        lambda channel: channel.tasks.EnqueueBatch, request
-                    )
+                    response = await self._connection.call(lambda channel: channel.tasks.EnqueueBatch, request)
                     results = response.results
                 except RdqError as error:
                     refused = error
@@ -228,9 +224,7 @@ class Client:
             include_attempts=include_attempts,
         )
         response = await self._connection.call(lambda channel: channel.tasks.List, request)
-        return Page(
-            items=tuple(map(_convert.task, response.tasks)), next_page_token=response.next_page_token
-        )
+        return Page(items=tuple(map(_convert.task, response.tasks)), next_page_token=response.next_page_token)
 
     async def list(
         self,
@@ -282,9 +276,7 @@ class Client:
             include_attempts=include_attempts,
         )
         response = await self._connection.call(lambda channel: channel.tasks.DlqList, request)
-        return Page(
-            items=tuple(map(_convert.task, response.tasks)), next_page_token=response.next_page_token
-        )
+        return Page(items=tuple(map(_convert.task, response.tasks)), next_page_token=response.next_page_token)
 
     async def dlq_list(
         self,
@@ -348,9 +340,7 @@ class Client:
             rate_per_second=rate_per_second,
         )
         metadata = self._connection.metadata
-        return await self._counted(
-            lambda channel: channel.tasks.Redrive(request, metadata=metadata), on_count
-        )
+        return await self._counted(lambda channel: channel.tasks.Redrive(request, metadata=metadata), on_count)
 
     async def purge(
         self,
@@ -378,13 +368,9 @@ class Client:
         Raises:
             RdqError: it broke off; `count` says how many were removed before.
         """
-        request = task_service_pb2.PurgeRequest(
-            queue=queue, selector=_selector(ids, where, all), dry_run=dry_run
-        )
+        request = task_service_pb2.PurgeRequest(queue=queue, selector=_selector(ids, where, all), dry_run=dry_run)
         metadata = self._connection.metadata
-        return await self._counted(
-            lambda channel: channel.tasks.Purge(request, metadata=metadata), on_count
-        )
+        return await self._counted(lambda channel: channel.tasks.Purge(request, metadata=metadata), on_count)
 
     async def stats(self, queues: Iterable[str] = ()) -> Sequence[QueueStats]:
         """Counts tasks by queue.
@@ -408,9 +394,7 @@ class Client:
         response = await self._connection.call(lambda channel: channel.queues.GetQueue, request)
         return _convert.queue(response.queue)
 
-    async def list_queues_page(
-        self, *, page_size: int | None = None, page_token: str = ""
-    ) -> Page[Queue]:
+    async def list_queues_page(self, *, page_size: int | None = None, page_token: str = "") -> Page[Queue]:
         """One page of the queues that are configured or hold tasks, by name.
 
         Args:
@@ -419,9 +403,7 @@ class Client:
         """
         request = queue_service_pb2.ListQueuesRequest(page_size=page_size, page_token=page_token)
         response = await self._connection.call(lambda channel: channel.queues.ListQueues, request)
-        return Page(
-            items=tuple(map(_convert.queue, response.queues)), next_page_token=response.next_page_token
-        )
+        return Page(items=tuple(map(_convert.queue, response.queues)), next_page_token=response.next_page_token)
 
     async def list_queues(self, *, page_size: int | None = None) -> AsyncIterator[Queue]:
         """All queues that are configured or hold tasks, by name."""
@@ -459,9 +441,7 @@ class Client:
     async def capabilities(self) -> Capabilities:
         """What the server offers."""
         request = task_service_pb2.GetCapabilitiesRequest()
-        response = await self._connection.call(
-            lambda channel: channel.tasks.GetCapabilities, request
-        )
+        response = await self._connection.call(lambda channel: channel.tasks.GetCapabilities, request)
         return _convert.capabilities(response)
 
     async def _counted(

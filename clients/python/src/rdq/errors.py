@@ -241,9 +241,7 @@ class DeadlineExceeded(RdqError):
 
 
 #: The types by the reason that they stand for.
-BY_REASON: Mapping[str, type[RdqError]] = {
-    kind.REASON: kind for kind in RdqError.__subclasses__()
-}
+BY_REASON: Mapping[str, type[RdqError]] = {kind.REASON: kind for kind in RdqError.__subclasses__()}
 
 
 def _number(text: str | None) -> int | None:

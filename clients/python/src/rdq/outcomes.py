@@ -27,7 +27,7 @@ class Failure(Outcome):
     """
 
     def __init__(self, error: BaseException | str = "", *, type: str | None = None, detail: str = "") -> None:
-        super().__init__(str(error))
+        super().__init__(error)  # read as text only when it is told
         self.error = error if isinstance(error, BaseException) else None
         self.type = type
         self.detail = detail

@@ -59,10 +59,10 @@ class NewTask:
 
     queue: str
     handler_ref: str
-    payload: bytes | str = b""
+    payload: bytes | str = field(default=b"", repr=False)
     id: str | None = None
     content_type: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     priority: int = 0
     delay: timedelta | None = None
     due_at: datetime | None = None
@@ -73,7 +73,7 @@ class NewTask:
     lease: timedelta | None = None
     initial_backoff: timedelta | None = None
     retention_dead: timedelta | None = None
-    extra: bytes = b""
+    extra: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,9 +162,9 @@ class Task:
     queue: str
     handler_ref: str
     handler_version: str | None
-    payload: bytes
+    payload: bytes = field(repr=False)
     content_type: str
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] = field(repr=False)
     priority: int
     max_attempts: int | None
     lease: timedelta | None
@@ -174,8 +174,8 @@ class Task:
     attempt_count: int
     redrive_count: int
     lease_expired_count: int
-    progress: bytes
-    result: bytes
+    progress: bytes = field(repr=False)
+    result: bytes = field(repr=False)
     claimed_at: datetime | None
     claimed_by: str
     next_attempt_at: datetime | None

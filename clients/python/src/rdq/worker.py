@@ -81,9 +81,7 @@ class Worker:
         """The name in histories."""
         return self._settings.worker_id
 
-    def handler(
-        self, handler_ref: str, *, version: str | None = None
-    ) -> Callable[[AnyHandler], AnyHandler]:
+    def handler(self, handler_ref: str, *, version: str | None = None) -> Callable[[AnyHandler], AnyHandler]:
         """Registers the function that it decorates, which is given a `Job`, for a `handler_ref`.
 
         What the function returns (bytes, text or None) is the task's result, at most 64 KiB; what it raises is a
@@ -171,9 +169,7 @@ class Worker:
 
         def stop() -> None:
             # The first lets handlers go on for the grace, the second does not.
-            stopping.append(
-                asyncio.ensure_future(self.stop(timedelta(0) if stopping else None))
-            )
+            stopping.append(asyncio.ensure_future(self.stop(timedelta(0) if stopping else None)))
 
         signals = (signal.SIGTERM, signal.SIGINT)
         for number in signals:
@@ -189,9 +185,7 @@ class Worker:
 class _Running:
     """A worker from its start to its end."""
 
-    def __init__(
-        self, settings: Settings, handlers: Handlers, receive: Receive, connection: Connection
-    ) -> None:
+    def __init__(self, settings: Settings, handlers: Handlers, receive: Receive, connection: Connection) -> None:
         self._connection = connection
         self._core = Core(settings, handlers)
         self._courier = Courier(self._core, connection)

@@ -47,9 +47,7 @@ class Relay(grpc.GenericRpcHandler):
         return f"127.0.0.1:{self.port}"
 
     async def __aenter__(self) -> Relay:
-        self._channel = grpc.aio.insecure_channel(
-            self._to, options=[("grpc.use_local_subchannel_pool", 1)]
-        )
+        self._channel = grpc.aio.insecure_channel(self._to, options=[("grpc.use_local_subchannel_pool", 1)])
         self.port = self._server.add_insecure_port("127.0.0.1:0")
         await self._server.start()
         return self
@@ -64,9 +62,7 @@ class Relay(grpc.GenericRpcHandler):
         assert self._channel is not None
         await self._channel.close()
 
-    def service(
-        self, handler_call_details: grpc.HandlerCallDetails
-    ) -> grpc.RpcMethodHandler[bytes, bytes] | None:
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes] | None:
         """Every method, as a stream of bytes in both directions: on the wire they are alike."""
         method = handler_call_details.method
         name = method.rpartition("/")[2]
@@ -87,9 +83,7 @@ class Relay(grpc.GenericRpcHandler):
                 async for answer in call:
                     yield self._change(name, answer) if self._change is not None else answer
             except grpc.aio.AioRpcError as error:
-                await context.abort(
-                    error.code(), error.details() or "", tuple(error.trailing_metadata())
-                )
+                await context.abort(error.code(), error.details() or "", tuple(error.trailing_metadata()))
             finally:
                 call.cancel()
 

@@ -67,15 +67,11 @@ class Scene:
             worker = rdq.Worker(client, queues, **options)
         else:
             plain = cast(_InThreads, client).plain
-            worker = cast(
-                rdq.Worker, _InThreads(rdq.sync.Worker(cast(rdq.sync.Client, plain), queues, **options))
-            )
+            worker = cast(rdq.Worker, _InThreads(rdq.sync.Worker(cast(rdq.sync.Client, plain), queues, **options)))
         register = worker if self.variant == "asyncio" else cast(_InThreads, worker).plain
         for name, handler in handlers.items():
             ref, version = name if isinstance(name, tuple) else (name, None)
-            register.add_handler(
-                ref, handler if self.variant == "asyncio" else driven(handler), version=version
-            )
+            register.add_handler(ref, handler if self.variant == "asyncio" else driven(handler), version=version)
         await worker.start()
         try:
             yield worker

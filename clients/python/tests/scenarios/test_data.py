@@ -134,9 +134,7 @@ async def test_trace_context(scene: Scene) -> None:
             many = await client.enqueue_many(
                 [
                     rdq.NewTask(queue="traced", handler_ref="run", payload="many"),
-                    rdq.NewTask(
-                        queue="traced", handler_ref="run", payload="own", headers={"traceparent": own}
-                    ),
+                    rdq.NewTask(queue="traced", handler_ref="run", payload="own", headers={"traceparent": own}),
                     rdq.NewTask(queue="traced", handler_ref="run", payload="fails"),
                 ]
             )

@@ -82,9 +82,7 @@ async def test_retry_after_and_snooze(scene: Scene) -> None:
 async def test_permanent_failure(scene: Scene) -> None:
     """`Permanent` is a dead letter after one attempt; `Retryable` is none, whatever the globs say."""
     client = scene.client
-    await client.put_queue(
-        "mail", rdq.QueueConfig(initial_backoff=timedelta(milliseconds=10), permanent=["bad.*"])
-    )
+    await client.put_queue("mail", rdq.QueueConfig(initial_backoff=timedelta(milliseconds=10), permanent=["bad.*"]))
 
     async def send(job: rdq.Job) -> None:
         raise rdq.Permanent(Flaky("no such address"), type="smtp.550")
@@ -289,7 +287,7 @@ async def test_progress_and_result(scene: Scene) -> None:
 
 
 async def test_result_too_large(scene: Scene) -> None:
-    """It ends as a failure that says so, and the worker goes on: one byte more than allowed, and more than a message."""
+    """It ends as a failure that says so, and the worker goes on; larger than a message, too."""
     client = scene.client
 
     async def make(job: rdq.Job) -> bytes:

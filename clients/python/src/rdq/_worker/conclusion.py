@@ -49,21 +49,15 @@ def resolution(id: str, token: bytes, outcome: Outcome) -> Resolution:
             result = _result(outcome.result)
         except (TypeError, ValueError) as error:
             return resolution(id, token, Failure(error))
-        return Resolution(
-            complete=task_service_pb2.CompleteRequest(id=id, claim_token=token, result=result)
-        )
+        return Resolution(complete=task_service_pb2.CompleteRequest(id=id, claim_token=token, result=result))
     if isinstance(outcome, Snooze):
         return Resolution(
-            release=task_service_pb2.ReleaseRequest(
-                id=id, claim_token=token, delay=to_duration(outcome.delay)
-            )
+            release=task_service_pb2.ReleaseRequest(id=id, claim_token=token, delay=to_duration(outcome.delay))
         )
     failure = outcome if isinstance(outcome, Failure) else Failure(outcome)
     attempt = task_pb2.Attempt(error=_error(failure))
     if isinstance(failure, Permanent):
-        return Resolution(
-            dead_letter=task_service_pb2.DeadLetterRequest(id=id, claim_token=token, attempt=attempt)
-        )
+        return Resolution(dead_letter=task_service_pb2.DeadLetterRequest(id=id, claim_token=token, attempt=attempt))
     if isinstance(failure, RetryAfter):
         return Resolution(
             reschedule=task_service_pb2.RescheduleRequest(

@@ -238,9 +238,7 @@ class Core:
         for delivery in list(self._live.values()):
             if delivery.running and delivery.held and not delivery.pending:
                 self._stop(delivery, StopReason.SHUTDOWN)
-                delivery.release_timer = loop.call_later(
-                    _STOPPING_SECONDS, self._give_back, delivery
-                )
+                delivery.release_timer = loop.call_later(_STOPPING_SECONDS, self._give_back, delivery)
 
     def close(self) -> list[str]:
         """Gives up what is left, and says of which tasks the claims are still open."""

@@ -24,9 +24,7 @@ _CALLS_MAX = 4
 #: Credits in one message.
 _CREDITS_MAX = 10_000
 
-WorkCall: TypeAlias = (
-    "grpc.aio.StreamStreamCall[task_service_pb2.WorkRequest, task_service_pb2.WorkResponse]"
-)
+WorkCall: TypeAlias = "grpc.aio.StreamStreamCall[task_service_pb2.WorkRequest, task_service_pb2.WorkResponse]"
 
 
 class WorkStream:
@@ -141,13 +139,9 @@ class Courier:
 
     async def _resolve(self, letters: Numbered) -> None:
         outbox = self._core.outbox
-        request = task_service_pb2.ResolveBatchRequest(
-            resolutions=[letter.resolution for _, letter in letters]
-        )
+        request = task_service_pb2.ResolveBatchRequest(resolutions=[letter.resolution for _, letter in letters])
         try:
-            response = await self._connection.once(
-                lambda channel: channel.tasks.ResolveBatch, request, TRY_SECONDS_MAX
-            )
+            response = await self._connection.once(lambda channel: channel.tasks.ResolveBatch, request, TRY_SECONDS_MAX)
         except RdqError as error:
             outbox.call_failed((number for number, _ in letters), error)
             return
@@ -158,9 +152,7 @@ class Courier:
         keeper = self._core.keeper
         request = task_service_pb2.ExtendLeasesRequest(leases=[beat for _, beat in beats])
         try:
-            response = await self._connection.once(
-                lambda channel: channel.tasks.ExtendLeases, request, TRY_SECONDS_MAX
-            )
+            response = await self._connection.once(lambda channel: channel.tasks.ExtendLeases, request, TRY_SECONDS_MAX)
         except RdqError:
             keeper.unanswered(number for number, _ in beats)
             return

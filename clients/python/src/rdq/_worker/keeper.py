@@ -71,9 +71,7 @@ class Keeper:
         total = 0
         for token, delivery in list(self._due.items()):
             progress = delivery.new_progress()
-            beat = task_service_pb2.ExtendLeaseRequest(
-                id=delivery.id, claim_token=token, progress=progress
-            )
+            beat = task_service_pb2.ExtendLeaseRequest(id=delivery.id, claim_token=token, progress=progress)
             size = beat.ByteSize() + FRAME_BYTES
             if taken and (len(taken) == ITEMS_MAX or total + size > _MESSAGE_BYTES_MAX):
                 break

@@ -72,9 +72,7 @@ class Outbox:
             # Not even a message of its own would be read.
             self._refuse(
                 letter,
-                PayloadTooLarge(
-                    f"the outcome is {letter.size} bytes", code=StatusCode.INVALID_ARGUMENT
-                ),
+                PayloadTooLarge(f"the outcome is {letter.size} bytes", code=StatusCode.INVALID_ARGUMENT),
             )
         else:
             self._put(letter)
@@ -172,9 +170,7 @@ class Outbox:
             self._settled(delivery)
         elif not letter.refused:
             _LOG.error("task %s: its outcome was refused (%s), it fails instead", delivery.id, error.reason)
-            failed = resolution(
-                delivery.id, delivery.token, Failure(str(error), type="rdq.OutcomeRefused")
-            )
+            failed = resolution(delivery.id, delivery.token, Failure(str(error), type="rdq.OutcomeRefused"))
             instead = Letter(delivery, failed)
             instead.refused = True
             self._put(instead)

@@ -52,9 +52,7 @@ class Worker:
         """The name in histories."""
         return self._worker.worker_id
 
-    def handler(
-        self, handler_ref: str, *, version: str | None = None
-    ) -> Callable[[AnyHandler], AnyHandler]:
+    def handler(self, handler_ref: str, *, version: str | None = None) -> Callable[[AnyHandler], AnyHandler]:
         """Registers the function that it decorates. See `rdq.Worker.handler`."""
         return self._worker.handler(handler_ref, version=version)
 
@@ -116,9 +114,7 @@ class Worker:
             # The first lets handlers go on for the grace, the second does not.
             self._loop.start(self._worker.stop(None if came == 1 else timedelta(0)))
 
-        before: dict[signal.Signals, Any] = {
-            number: signal.signal(number, stop) for number in signals
-        }
+        before: dict[signal.Signals, Any] = {number: signal.signal(number, stop) for number in signals}
 
         def undo() -> None:
             for number, handler in before.items():
