@@ -139,7 +139,7 @@ class Client:
         )
         request = task_service_pb2.EnqueueRequest(task=_envelope(new))
         response = await self._connection.call(lambda channel: channel.tasks.Enqueue, request)
-        return _convert.admission(response, own_id=new.id is None)
+        return _convert.admission(response, own_id=not new.id)
 
     async def enqueue_many(self, tasks: Iterable[NewTask]) -> Admissions:
         """Enqueues many tasks, in as few requests as they fit in, in order.
@@ -450,35 +450,35 @@ class Client:
         on_count: OnCount | None,
     ) -> int:
         """Reads a running count to its end. Begun again until its first message came, and never after that."""
-        connection = self._connection
+        # A connection of its own: the shared one may be given up for another call's sake.
+        channel = self._connection.open()
 
         async def first(timeout: float) -> tuple[_CountCall, int]:
-            channel = connection.current()
             call = start(channel)
             try:
                 message = await asyncio.wait_for(_read_count(call), timeout)
             except TimeoutError:
                 call.cancel()
-                connection.give_up(channel)
                 raise DeadlineExceeded(
                     "no count came in time", code=grpc.StatusCode.DEADLINE_EXCEEDED, outcome_unknown=True
                 ) from None
             return call, message or 0
 
-        call, count = await connection.retry(first)
         try:
+            call, count = await self._connection.retry(first)
             while True:
                 if on_count is not None:
                     on_count(count)
-                following = await _read_count(call)
+                try:
+                    following = await _read_count(call)
+                except RdqError as error:
+                    error.count = count
+                    raise
                 if following is None:
                     return count
                 count = following
-        except RdqError as error:
-            error.count = count
-            raise
         finally:
-            call.cancel()
+            await channel.close()
 
 
 class _Item:
@@ -492,7 +492,7 @@ class _Item:
     @classmethod
     def of(cls, new: NewTask) -> _Item:
         try:
-            return cls(_envelope(new), None, new.id is None)
+            return cls(_envelope(new), None, not new.id)
         except (TypeError, ValueError) as error:
             refused = InvalidArgument(str(error), code=grpc.StatusCode.INVALID_ARGUMENT)
             refused.__cause__ = error
@@ -506,7 +506,7 @@ def _envelope(new: NewTask) -> task_pb2.Task:
     headers = with_trace(new.headers)
     if headers is not new.headers:
         new = replace(new, headers=headers)
-    return _convert.new_task(new, new_task_id() if new.id is None else new.id)
+    return _convert.new_task(new, new.id or new_task_id())
 
 
 def _enqueue_result(result: task_service_pb2.EnqueueResult, *, own_id: bool) -> Admission | RdqError:

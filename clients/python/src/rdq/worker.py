@@ -244,4 +244,7 @@ class _Running:
         if task.cancelled() or (error := task.exception()) is None or self._over.done():
             return
         _LOG.critical("the worker broke", exc_info=error)
+        # Nothing can be told any more, so there is nothing to wait for.
+        self._grace_ends = 0.0
+        self._shorter.set()
         self._over.set_exception(error)

@@ -43,6 +43,8 @@ class Proxy:
         self.down = Gate()
         #: How many answers were lost.
         self.lost = 0
+        #: How many connections were made.
+        self.accepted = 0
 
     @property
     def target(self) -> str:
@@ -79,6 +81,7 @@ class Proxy:
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
+        self.accepted += 1
         far_writer = None
         try:
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._to)

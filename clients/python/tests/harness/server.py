@@ -51,6 +51,13 @@ class Server:
             process.kill()
             process.wait()
 
+    def end(self) -> None:
+        """Ends it in order: SIGTERM."""
+        process, self._process = self._process, None
+        assert process is not None
+        process.terminate()
+        assert process.wait(_START_SECONDS_MAX) == 0, self.log_text()
+
     def log_text(self) -> str:
         """Its last lines."""
         return "\n".join(self.log[-60:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
@@ -18,11 +19,13 @@ from google.rpc import error_details_pb2, status_pb2
 
 import rdq
 import rdq.sync
+from rdq._worker import receiver
 
+from ..harness.proxy import Proxy
 from ..harness.relay import Relay
-from ..harness.scene import Scene
+from ..harness.scene import Scene, Signal, pause
 from ..harness.server import Server
-from ..harness.waiting import finished, until
+from ..harness.waiting import finished, until, until_async
 
 
 def details(reason: str) -> bytes:
@@ -138,6 +141,100 @@ async def test_outcomes_of_a_refused_kind_are_sent_again(scene: Scene) -> None:
             (task,) = await finished(scene.client, admission.id)
     assert task.result == b"kept"
     assert len(task.attempts) == 1
+
+
+async def test_an_outcome_whose_answer_was_lost_is_sent_again(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    """Of a task that is kept, and of one that is forgotten at once, whose repetition is NOT_FOUND."""
+    client = scene.client
+    await client.put_queue("forgetful", rdq.QueueConfig(retention_succeeded=timedelta(0)))
+    go_on = Signal()
+    running: list[str] = []
+
+    async def run(job: rdq.Job) -> str:
+        running.append(job.id)
+        await pause(job, go_on)
+        return "kept"
+
+    with caplog.at_level(logging.WARNING, "rdq"):
+        async with Proxy(scene.server.port) as proxy:
+            async with scene.worker(("work", "forgetful"), {"run": run}, target=proxy.target) as worker:
+                kept = await client.enqueue("work", "run")
+                forgotten = await client.enqueue("forgetful", "run")
+                await until("both run", lambda: len(running) == 2)
+                proxy.down.shut()
+                go_on.set()
+                await finished(client, kept.id)
+
+                async def is_forgotten() -> bool:
+                    return not [task async for task in client.list("forgetful")]
+
+                await until_async("the other is forgotten", is_forgotten)
+                proxy.cut()
+                proxy.down.open()
+                await worker.stop()
+    assert [record.message for record in caplog.records] == []
+    assert (await client.get(kept.id)).result == b"kept"
+
+
+async def test_a_silent_stream_is_dropped(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receiver, "SILENCE_SECONDS_MAX", 1.0)
+
+    async def run(job: rdq.Job) -> str:
+        return "done"
+
+    async with Proxy(scene.server.port) as proxy:
+        proxy.down.shut()
+        async with scene.worker("work", {"run": run}, target=proxy.target):
+            await until("it connects again", lambda: proxy.accepted >= 3)
+            proxy.down.open()
+            admission = await scene.client.enqueue("work", "run")
+            (task,) = await finished(scene.client, admission.id)
+    assert task.result == b"done"
+
+
+async def test_a_server_that_drains_loses_nothing(scene: Scene) -> None:
+    """A handler runs while the server ends in order and starts again."""
+    client = scene.client
+    go_on = Signal()
+    running: list[str] = []
+
+    async def run(job: rdq.Job) -> str:
+        running.append(job.id)
+        await pause(job, go_on)
+        return "done"
+
+    async with scene.worker("work", {"run": run}, concurrency=2):
+        ids = [(await client.enqueue("work", "run")).id for _ in range(3)]
+        await until("two run", lambda: len(running) == 2)
+        await asyncio.to_thread(scene.server.end)
+        await asyncio.to_thread(scene.server.restart)
+        go_on.set()
+        tasks = await finished(client, *ids)
+    assert sorted(running) == sorted(ids)
+    assert [(task.result, len(task.attempts)) for task in tasks] == [(b"done", 1)] * 3
+
+
+async def test_nothing_that_a_user_sent_is_logged(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    async def run(job: rdq.Job) -> bytes:
+        job.set_progress("secret")
+        if job.attempt_no == 1:
+            raise ValueError(job.text)
+        return b"secret" * 20_000
+
+    with caplog.at_level(logging.DEBUG):
+        async with scene.worker("work", {"run": run}):
+            admission = await scene.client.enqueue(
+                "work",
+                "run",
+                "secret",
+                headers={"h": "secret"},
+                max_attempts=2,
+                initial_backoff=timedelta(milliseconds=10),
+            )
+            (task,) = await finished(scene.client, admission.id)
+    assert task.status is rdq.TaskStatus.DEAD
+    assert any("refused" in record.getMessage() for record in caplog.records)
+    assert not [record for record in caplog.records if "secret" in record.getMessage()]
 
 
 async def test_stop_returns_though_the_server_is_away(scene: Scene) -> None:

@@ -75,9 +75,9 @@ def release(id: str, token: bytes) -> Resolution:
 
 
 def error_type(error: BaseException) -> str:
-    """An exception's name as a traceback shows it."""
+    """An exception's name as a traceback shows it; this package's own are left bare, since `rdq.` is reserved."""
     kind = type(error)
-    if kind.__module__ in ("builtins", "__main__"):
+    if kind.__module__ in ("builtins", "__main__") or kind.__module__.startswith("rdq."):
         return kind.__qualname__
     return f"{kind.__module__}.{kind.__qualname__}"
 

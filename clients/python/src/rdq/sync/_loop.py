@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import contextvars
 import os
 import threading
 from collections.abc import Coroutine
@@ -34,7 +33,7 @@ class LoopThread:
         return self._pid == os.getpid()
 
     def start(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Runs a coroutine there, in the caller's context, and answers at once.
+        """Runs a coroutine there, in the caller's context, and returns at once.
 
         Raises:
             RuntimeError: the caller is that loop, which cannot wait for itself.
@@ -47,15 +46,8 @@ class LoopThread:
         if refusal is not None:
             work.close()
             raise RuntimeError(refusal)
-        result: concurrent.futures.Future[T] = concurrent.futures.Future()
-        context = contextvars.copy_context()
-
-        def begin() -> None:
-            task = self._loop.create_task(work, context=context)
-            asyncio.futures._chain_future(task, result)  # type: ignore[attr-defined]
-
-        self._loop.call_soon_threadsafe(begin)
-        return result
+        # The task inherits the context of this thread, and with it the caller's span.
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine there, and waits for it. An interrupt of the wait cancels it."""
