@@ -159,7 +159,7 @@ async def test_an_outcome_whose_answer_was_lost_is_sent_again(scene: Scene, capl
         async with Proxy(scene.server.port) as proxy:
             async with scene.worker(("work", "forgetful"), {"run": run}, target=proxy.target) as worker:
                 kept = await client.enqueue("work", "run")
-                forgotten = await client.enqueue("forgetful", "run")
+                await client.enqueue("forgetful", "run")
                 await until("both run", lambda: len(running) == 2)
                 proxy.down.shut()
                 go_on.set()
