@@ -68,8 +68,8 @@ def test_every_reason_of_the_contract_has_its_type() -> None:
     for value in error_reason_pb2.ErrorReason.DESCRIPTOR.values:
         if value.number == 0:
             continue
-        item = task_service_pb2.ItemError(code=9, message="m", metadata={"k": "v", "outcome_unknown": "true"})
-        item.reason = value.number
+        metadata = {"k": "v", "outcome_unknown": "true"}
+        item = task_service_pb2.ItemError(code=9, reason=value.name, message="m", metadata=metadata)
         error = _status.of_item(item)
         assert type(error) is not rdq.RdqError
         assert "".join(word.title() for word in error.reason.split("_")) == type(error).__name__
