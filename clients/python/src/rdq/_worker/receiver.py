@@ -62,7 +62,7 @@ class Receiver:
         self._receive = receive
         self._backoff = Backoff(_FIRST_BACKOFF_SECONDS, _LONGEST_BACKOFF_SECONDS)
         self._draining = asyncio.Event()
-        self._call: grpc.aio.Call | None = None
+        self._attempt: asyncio.Future[None] | None = None
         self._stream: WorkStream | None = None
         self._heard = 0.0
 
@@ -71,26 +71,26 @@ class Receiver:
         self._draining.set()
         if self._stream is not None:
             self._courier.close_stream()
-        elif self._call is not None:
-            self._call.cancel()
+        elif self._attempt is not None:
+            self._attempt.cancel()
 
     async def run(self) -> None:
         """Receives until `drain`."""
         while not self._draining.is_set():
             channel = self._connection.open()
+            # A task, since a call that waits for its connection does not notice that it is cancelled.
+            by = self._claim_due if self._receive is Receive.CLAIM_DUE else self._work
+            self._attempt = asyncio.ensure_future(by(channel))
             try:
-                if self._receive is Receive.CLAIM_DUE:
-                    await self._claim_due(channel)
-                else:
-                    await self._work(channel)
+                await self._attempt
             except grpc.aio.AioRpcError as error:
                 self._ended(_status.of_call(error))
             except asyncio.CancelledError:
                 if _is_cancelled():
                     raise
-                # The call was cancelled: by `drain`, or because it was silent.
+                # The attempt was cancelled: by `drain`, or because it was silent.
             finally:
-                self._call = None
+                self._attempt = None
                 await channel.close()
             if not self._draining.is_set():
                 await self._pause()
@@ -115,7 +115,7 @@ class Receiver:
 
     async def _work(self, channel: Channel) -> None:
         settings, core = self._settings, self._core
-        call = self._call = channel.tasks.Work(metadata=self._connection.metadata)
+        call = channel.tasks.Work(metadata=self._connection.metadata)
         stream = WorkStream(call, min(core.free(), _CREDITS_MAX))
         begin = task_service_pb2.WorkRequest(
             start=task_service_pb2.WorkStart(
@@ -123,7 +123,7 @@ class Receiver:
             ),
             credits=stream.credits or None,
         )
-        watch = self._watch(call)
+        watch = self._watch()
         refused = False
         try:
             try:
@@ -175,8 +175,8 @@ class Receiver:
             follow=True,
             max_in_flight=settings.concurrency,
         )
-        call = self._call = channel.tasks.ClaimDue(request, metadata=self._connection.metadata)
-        watch = self._watch(call)
+        call = channel.tasks.ClaimDue(request, metadata=self._connection.metadata)
+        watch = self._watch()
         try:
             async for response in call:
                 self._heard_something()
@@ -189,14 +189,16 @@ class Receiver:
         self._heard = time.monotonic()
         self._backoff.reset()
 
-    def _watch(self, call: grpc.aio.Call) -> asyncio.Task[None]:
+    def _watch(self) -> asyncio.Task[None]:
+        attempt = self._attempt
         self._heard = time.monotonic()
 
         async def watch() -> None:
             while (left := self._heard + SILENCE_SECONDS_MAX - time.monotonic()) > 0:
                 await asyncio.sleep(left)
             _LOG.warning("the stream of claims is silent, connecting again")
-            call.cancel()
+            if attempt is not None:
+                attempt.cancel()
 
         return asyncio.ensure_future(watch())
 
