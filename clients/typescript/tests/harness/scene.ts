@@ -1,0 +1,70 @@
+/** What nearly every scenario begins with: a server, a client, workers that end with the test. */
+
+import test, { type TestContext } from 'node:test'
+import { RdqClient, type Task, type Worker, type WorkerOptions } from '../../src/index.js'
+import { Server, TEST_TIMEOUT_MS } from './server.js'
+import { until } from './until.js'
+
+/** The queue of the tests that need only one. */
+export const QUEUE = 'q'
+
+/** A server and what is connected to it. */
+export class Scene {
+  readonly #closing: (() => Promise<void>)[] = []
+
+  private constructor(
+    readonly test: TestContext,
+    readonly server: Server,
+    /** A client with a connection of its own straight to the server. */
+    readonly client: RdqClient,
+  ) {}
+
+  static async start(test: TestContext): Promise<Scene> {
+    const server = await Server.start(test)
+    const scene = new Scene(test, server, new RdqClient(server.address))
+    // The last of all, so that workers still reach the server.
+    test.after(() => scene.client.close())
+    return scene
+  }
+
+  /** Another client, closed at the end. */
+  connect(address: string): RdqClient {
+    const client = new RdqClient(address)
+    this.#closing.push(() => client.close())
+    return client
+  }
+
+  /** A worker that is started, and stopped at the end without grace. */
+  work(options: Partial<WorkerOptions>, client: RdqClient = this.client): Worker {
+    const worker = client.worker({ queues: [QUEUE], logger: quiet, ...options }).start()
+    this.#closing.push(() => worker.stop({ graceMs: 0 }))
+    return worker
+  }
+
+  async end(): Promise<void> {
+    await Promise.all(this.#closing.map((close) => close()))
+  }
+
+  /** The task, once it has ended. */
+  finished(id: string): Promise<Task> {
+    return until(`${id} has ended`, async () => {
+      const task = await this.client.get(id)
+      return task.finishedAt === undefined ? undefined : task
+    })
+  }
+}
+
+const nothing = () => undefined
+export const quiet = { debug: nothing, info: nothing, warn: nothing, error: nothing }
+
+/** One scenario of clients/README.md, against a server of its own. */
+export function scenario(name: string, run: (scene: Scene) => Promise<void>): void {
+  void test(name, { timeout: TEST_TIMEOUT_MS }, async (context) => {
+    const scene = await Scene.start(context)
+    try {
+      await run(scene)
+    } finally {
+      await scene.end()
+    }
+  })
+}
