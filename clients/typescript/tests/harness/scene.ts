@@ -2,8 +2,12 @@
 
 import test, { type TestContext } from 'node:test'
 import { RdqClient, type Task, type Worker, type WorkerOptions } from '../../src/index.js'
+import type { ClaimedTask } from '../../src/proto.js'
+import { claimOne } from './rival.js'
+import { Proxy } from './proxy.js'
 import { Server, TEST_TIMEOUT_MS } from './server.js'
 import { until } from './until.js'
+import { WithoutWork } from './without_work.js'
 
 /** The queue of the tests that need only one. */
 export const QUEUE = 'q'
@@ -11,6 +15,7 @@ export const QUEUE = 'q'
 /** A server and what is connected to it. */
 export class Scene {
   readonly #closing: (() => Promise<void>)[] = []
+  readonly #last: (() => void)[] = []
 
   private constructor(
     readonly test: TestContext,
@@ -34,6 +39,24 @@ export class Scene {
     return client
   }
 
+  /** A proxy before the server, closed at the end. */
+  async proxy(): Promise<Proxy> {
+    const proxy = await Proxy.start(this.server.port)
+    this.#last.push(() => {
+      proxy.close()
+    })
+    return proxy
+  }
+
+  /** A front before the server that does not know `Work`, closed at the end. */
+  async withoutWork(): Promise<WithoutWork> {
+    const front = await WithoutWork.start(this.server.address)
+    this.#last.push(() => {
+      front.close()
+    })
+    return front
+  }
+
   /** A worker that is started, and stopped at the end without grace. */
   work(options: Partial<WorkerOptions>, client: RdqClient = this.client): Worker {
     const worker = client.worker({ queues: [QUEUE], logger: quiet, ...options }).start()
@@ -42,7 +65,18 @@ export class Scene {
   }
 
   async end(): Promise<void> {
-    await Promise.all(this.#closing.map((close) => close()))
+    // The newest first: a worker before its client.
+    for (const close of this.#closing.reverse()) {
+      await close()
+    }
+    for (const close of this.#last) {
+      close()
+    }
+  }
+
+  /** Claims one task for somebody else; undefined if none is due. */
+  claim(options: { leaseMs?: number; queue?: string } = {}): Promise<ClaimedTask | undefined> {
+    return claimOne(this.server.address, { queue: QUEUE, ...options })
   }
 
   /** The task, once it has ended. */
