@@ -1,0 +1,233 @@
+/** Scenarios of claims that are held: leases, their loss, and how many at once. */
+
+import assert from 'node:assert/strict'
+import { HandlerStopped, type Job } from '../src/index.js'
+import { TaskService } from '../src/proto.js'
+import { QUEUE, type Scene, scenario } from './harness/scene.js'
+import { aborted, Gate, until } from './harness/until.js'
+
+scenario('lease_extended', async (scene) => {
+  const leaseMs = 2_000
+  const { id } = await scene.client.enqueue({ queue: QUEUE, handlerRef: 'h', leaseMs })
+  const started = new Gate()
+  const gate = new Gate()
+  let runs = 0
+  scene.work({
+    handlers: {
+      h: async () => {
+        runs += 1
+        started.open()
+        await gate.opened
+      },
+    },
+  })
+  await started.opened
+
+  await until('it ran for four leases', async () => {
+    assert.equal(await scene.claim(), undefined)
+    const { claimedAt, leaseExpiresAt } = await scene.client.get(id)
+    return Number(leaseExpiresAt) - Number(claimedAt) >= 5 * leaseMs ? true : undefined
+  })
+  gate.open()
+  const task = await scene.finished(id)
+
+  assert.equal(task.status, 'SUCCEEDED')
+  assert.equal(runs, 1)
+  assert.equal(task.attempts.length, 1)
+  assert.equal(task.leaseExpiredCount, 0)
+})
+
+scenario('lease_lost_mid_handler', async (scene) => {
+  const proxy = await scene.proxy()
+  const { id } = await scene.client.enqueue({ queue: QUEUE, handlerRef: 'h' })
+  const started = new Gate()
+  const stopped = new Gate<unknown>()
+  const returned = new Gate()
+  const worker = scene.work(
+    {
+      concurrency: 1, // with free handlers, the server would send the task to the silent worker again
+      leaseMs: 1_000,
+      handlers: {
+        h: async (_job, signal) => {
+          started.open()
+          stopped.open(await aborted(signal))
+          setImmediate(() => {
+            returned.open()
+          })
+          return 'the first'
+        },
+      },
+    },
+    scene.connect(proxy.address),
+  )
+  await started.opened
+
+  proxy.goSilent()
+  const rival = await until('another claimed it', () => scene.claim())
+  proxy.heal()
+
+  const reason = await stopped.opened
+  assert.ok(reason instanceof HandlerStopped)
+  assert.equal(reason.why, 'lost')
+  await returned.opened
+  await worker.stop() // it has nothing more to say
+  assert.equal((await scene.client.get(id)).claimedBy, 'rival')
+  await scene.client.call(TaskService.method.complete, {
+    ...{ id, claimToken: rival.claimToken },
+    result: Buffer.from('the second'),
+  })
+  const task = await scene.client.get(id)
+  assert.equal(task.status, 'SUCCEEDED')
+  assert.equal(Buffer.from(task.result).toString(), 'the second')
+  assert.deepEqual(
+    task.attempts.map(({ outcome }) => outcome),
+    ['LEASE_EXPIRED', 'SUCCESS'],
+  )
+})
+
+scenario('lease_all_but_gone', async (scene) => {
+  const leaseMs = 2_000
+  const ids = ['hog', 'late']
+  await scene.client.enqueueMany(
+    ids.map((id) => ({ queue: QUEUE, handlerRef: 'h', id, leaseMs, priority: id === 'hog' ? 1 : 0 })),
+  )
+  const started: { id: string; generation: bigint }[] = []
+  scene.work({
+    concurrency: 2,
+    handlers: {
+      h: ({ id, generation }) => {
+        started.push({ id, generation })
+        if (id === 'hog' && generation === 1n) {
+          // Both arrived in one message; a handler that never yields keeps the other from its start.
+          Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, leaseMs * 0.95)
+        }
+      },
+    },
+  })
+
+  const task = await scene.finished('late')
+
+  assert.equal(task.status, 'SUCCEEDED')
+  assert.equal(task.attempts.length, 1)
+  assert.equal(task.attempts[0]?.attemptNo, 1)
+  assert.equal(task.leaseExpiredCount, 0)
+  const [start, ...more] = started.filter(({ id }) => id === 'late')
+  assert.ok(start && start.generation > 1n) // the first claim was given back unstarted
+  assert.deepEqual(more, [])
+})
+
+scenario('cancel_mid_handler', async (scene) => {
+  const { id } = await scene.client.enqueue({ queue: QUEUE, handlerRef: 'h' })
+  const started = new Gate()
+  const stopped = new Gate<unknown>()
+  scene.work({
+    handlers: {
+      h: async (_job, signal) => {
+        started.open()
+        stopped.open(await aborted(signal))
+        return 'does not count'
+      },
+    },
+  })
+  await started.opened
+
+  assert.deepEqual(await scene.client.cancel(id), { cancelled: true, status: 'CANCELLED' })
+
+  const reason = await stopped.opened
+  assert.ok(reason instanceof HandlerStopped)
+  assert.equal(reason.why, 'cancelled')
+  // The worker is as free as before.
+  const next = await scene.client.enqueue({ queue: QUEUE, handlerRef: 'other' })
+  assert.equal((await scene.finished(next.id)).status, 'DEAD')
+  const task = await scene.client.get(id)
+  assert.equal(task.status, 'CANCELLED')
+  assert.equal(task.result.length, 0)
+})
+
+scenario('redelivery', async (scene) => {
+  const proxy = await scene.proxy()
+  const { id } = await scene.client.enqueue({ queue: QUEUE, handlerRef: 'h' })
+  const jobs: Job[] = []
+  const started = new Gate()
+  const secondEnds = new Gate()
+  const firstReturned = new Gate()
+  let reason: unknown
+  scene.work(
+    {
+      concurrency: 2,
+      leaseMs: 1_000,
+      handlers: {
+        h: async (job, signal) => {
+          jobs.push(job)
+          if (jobs.length > 1) {
+            await secondEnds.opened
+            return 'the second'
+          }
+          started.open()
+          reason = await aborted(signal)
+          // It runs on, beside the second.
+          await until('the second runs', () => (jobs.length > 1 ? true : undefined))
+          setImmediate(() => {
+            firstReturned.open()
+          })
+          return 'the first'
+        },
+      },
+    },
+    scene.connect(proxy.address),
+  )
+  await started.opened
+
+  proxy.goSilent()
+  const rival = await until('another claimed it', () => scene.claim())
+  const { claimToken } = rival
+  await scene.client.call(TaskService.method.release, { id, claimToken })
+  proxy.heal()
+
+  await firstReturned.opened
+  assert.ok(reason instanceof HandlerStopped)
+  assert.equal(reason.why, 'lost')
+  assert.equal((await scene.client.get(id)).status, 'IN_FLIGHT')
+  secondEnds.open()
+  const task = await scene.finished(id)
+  assert.equal(Buffer.from(task.result).toString(), 'the second')
+  assert.equal(jobs.length, 2)
+  assert.ok(jobs[0] && jobs[1] && jobs[1].generation > jobs[0].generation)
+})
+
+scenario('bounded_concurrency', async (scene) => {
+  const tasks = Array.from({ length: 50 }, () => ({ queue: QUEUE, handlerRef: 'h' }))
+  const results = await scene.client.enqueueMany(tasks)
+  let running = 0
+  let most = 0
+  scene.work({
+    concurrency: 4,
+    handlers: {
+      h: async () => {
+        running += 1
+        most = Math.max(most, running)
+        await assertInFlight(scene, 4)
+        running -= 1
+      },
+    },
+  })
+
+  await until('all have ended', async () => {
+    const stats = await assertInFlight(scene, 4)
+    return stats.succeeded === 50 ? true : undefined
+  })
+
+  assert.equal(most, 4)
+  for (const { id } of results) {
+    const task = await scene.client.get(id)
+    assert.equal(task.status, 'SUCCEEDED')
+    assert.equal(task.attempts.length, 1)
+  }
+})
+
+async function assertInFlight(scene: Scene, atMost: number) {
+  const [stats] = await scene.client.stats([QUEUE])
+  assert.ok(stats)
+  assert.ok(stats.inFlight <= atMost, `${String(stats.inFlight)} claims in flight`)
+  return stats
+}
