@@ -175,7 +175,10 @@ export class RdqClient implements AsyncDisposable {
    * One that is refused does not hold back the others. A request that fails is the error of all its tasks; when the
    * server cannot be reached within the deadline, what is left is not sent, and says so.
    */
-  async enqueueMany(inputs: Iterable<TaskInput>, options: CallOptions = {}): Promise<EnqueueResult[]> {
+  async enqueueMany(
+    inputs: Iterable<TaskInput>,
+    options: CallOptions = {},
+  ): Promise<EnqueueResult[]> {
     const tasks = Array.from(inputs, toTraced)
     const results: EnqueueResult[] = []
     let unreachable: RdqError | undefined
@@ -373,7 +376,9 @@ export class RdqClient implements AsyncDisposable {
 
   /** A call that streams its running count; repeated until the first one. */
   #counted<I extends DescMessage>(
-    method: DescMethodServerStreaming<I, typeof TaskService.method.redrive.output> | DescMethodServerStreaming<I, typeof TaskService.method.purge.output>,
+    method:
+      | DescMethodServerStreaming<I, typeof TaskService.method.redrive.output>
+      | DescMethodServerStreaming<I, typeof TaskService.method.purge.output>,
     request: MessageInitShape<I>,
     options: PurgeOptions,
   ): Promise<number> {
@@ -387,7 +392,11 @@ export class RdqClient implements AsyncDisposable {
       }, tryMs)
       const signals = options.signal === undefined ? [late.signal] : [late.signal, options.signal]
       try {
-        const counts = this.#transport.serverStream<I, DescMessage>(method, message, AbortSignal.any(signals))
+        const counts = this.#transport.serverStream<I, DescMessage>(
+          method,
+          message,
+          AbortSignal.any(signals),
+        )
         let isDone = false
         for await (const progress of counts as AsyncIterable<{ count: bigint; done: boolean }>) {
           clearTimeout(timer)
@@ -396,7 +405,11 @@ export class RdqClient implements AsyncDisposable {
           options.onProgress?.(count)
         }
         if (!isDone || count === undefined) {
-          throw errorOf({ code: Code.UNAVAILABLE, message: 'the stream ended early', outcomeUnknown: true })
+          throw errorOf({
+            code: Code.UNAVAILABLE,
+            message: 'the stream ended early',
+            outcomeUnknown: true,
+          })
         }
         return count
       } catch (error) {
@@ -423,7 +436,10 @@ function toTraced(input: TaskInput): TaskMessage {
   return toTaskMessage(headers === undefined ? input : { ...input, headers })
 }
 
-function toEnqueueResult(task: TaskMessage, result: EnqueueResultMessage | undefined): EnqueueResult {
+function toEnqueueResult(
+  task: TaskMessage,
+  result: EnqueueResultMessage | undefined,
+): EnqueueResult {
   const { id } = task
   switch (result?.outcome.case) {
     case 'enqueued': {
@@ -434,7 +450,11 @@ function toEnqueueResult(task: TaskMessage, result: EnqueueResultMessage | undef
       return { ok: false, id, error: errorOfItem(result.outcome.value) }
     default: {
       const message = 'the answer says nothing of this task'
-      return { ok: false, id, error: errorOf({ code: Code.INTERNAL, message, outcomeUnknown: true }) }
+      return {
+        ok: false,
+        id,
+        error: errorOf({ code: Code.INTERNAL, message, outcomeUnknown: true }),
+      }
     }
   }
 }
@@ -468,7 +488,10 @@ function toSelectorMessage(selector: Selector): SelectorMessage {
   }
   if ('filter' in selector) {
     return create(SelectorSchema, {
-      selection: { case: 'filter', value: create(DlqFilterSchema, toFilterMessage(selector.filter)) },
+      selection: {
+        case: 'filter',
+        value: create(DlqFilterSchema, toFilterMessage(selector.filter)),
+      },
     })
   }
   return create(SelectorSchema, { selection: { case: 'all', value: selector.all } })

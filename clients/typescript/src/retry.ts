@@ -57,7 +57,7 @@ export async function retrying<T>(
       if (isTimeout) {
         options.onTryTimeout?.()
       }
-      const waitMs = Math.max(backoff.nextMs(), error.retryAfterMs ?? 0)
+      const waitMs = waitBefore(error, backoff.nextMs())
       const repeats =
         (isTimeout || error.retryable) &&
         now() + waitMs < end &&
@@ -70,4 +70,9 @@ export async function retrying<T>(
       await sleep(waitMs, options.signal)
     }
   }
+}
+
+/** How long to wait before a repetition, in milliseconds: never less than the server asks for. */
+export function waitBefore(error: RdqError, backoffMs: number): number {
+  return Math.max(backoffMs, error.retryAfterMs ?? 0)
 }

@@ -16,12 +16,7 @@ export type TaskStatus = 'PENDING' | 'IN_FLIGHT' | 'SUCCEEDED' | 'DEAD' | 'CANCE
 
 /** How an attempt ended. `UNKNOWN`: an outcome newer than this client; treat it as a retryable failure. */
 export type AttemptOutcome =
-  | 'SUCCESS'
-  | 'RETRYABLE_FAILURE'
-  | 'PERMANENT_FAILURE'
-  | 'LEASE_EXPIRED'
-  | 'CANCELLED'
-  | 'UNKNOWN'
+  'SUCCESS' | 'RETRYABLE_FAILURE' | 'PERMANENT_FAILURE' | 'LEASE_EXPIRED' | 'CANCELLED' | 'UNKNOWN'
 
 /** A task to be enqueued. What is unset of the overrides is the queue's. */
 export interface TaskInput {
@@ -198,7 +193,7 @@ export function fromAttemptMessage(raw: AttemptMessage): Attempt {
     attemptNo: raw.attemptNo,
     startedAt: raw.startedAt && toDate(raw.startedAt),
     finishedAt: raw.finishedAt && toDate(raw.finishedAt),
-    outcome: nameOf<AttemptOutcome>(AttemptOutcomeEnum, raw.outcome),
+    outcome: nameOf(AttemptOutcomeEnum, raw.outcome) as AttemptOutcome,
     error: error && {
       type: error.type,
       message: error.message,
@@ -212,7 +207,7 @@ export function fromAttemptMessage(raw: AttemptMessage): Attempt {
 
 /** A status by its name. */
 export function fromStatus(status: TaskStatusEnum): TaskStatus {
-  return nameOf<TaskStatus>(TaskStatusEnum, status)
+  return nameOf(TaskStatusEnum, status) as TaskStatus
 }
 
 /** A status by its number. */
@@ -223,6 +218,6 @@ export function toStatus(status: TaskStatus): TaskStatusEnum {
   return TaskStatusEnum[status]
 }
 
-function nameOf<Name extends string>(names: Record<number, string>, value: number): Name | 'UNKNOWN' {
-  return value === 0 ? 'UNKNOWN' : ((names[value] as Name | undefined) ?? 'UNKNOWN')
+function nameOf(names: Record<number, string>, value: number): string {
+  return (value === 0 ? undefined : names[value]) ?? 'UNKNOWN'
 }

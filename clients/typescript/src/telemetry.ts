@@ -83,7 +83,10 @@ export function inHandlerSpan<T>(about: HandlerSpan, run: () => Promise<T>): Pro
   )
 }
 
-function producerContext(otel: typeof Otel, headers: Readonly<Record<string, string>>): Otel.Context {
+function producerContext(
+  otel: typeof Otel,
+  headers: Readonly<Record<string, string>>,
+): Otel.Context {
   const remote = parseTraceparent(headers[TRACEPARENT])
   if (remote === undefined) {
     return otel.ROOT_CONTEXT
@@ -103,7 +106,9 @@ function producerContext(otel: typeof Otel, headers: Readonly<Record<string, str
 export function parseTraceparent(
   text: string | undefined,
 ): { traceId: string; spanId: string; traceFlags: number } | undefined {
-  const match = /^(?!ff)[\da-f]{2}-([\da-f]{32})-([\da-f]{16})-([\da-f]{2})(?:-.*)?$/.exec(text ?? '')
+  const match = /^(?!ff)[\da-f]{2}-([\da-f]{32})-([\da-f]{16})-([\da-f]{2})(?:-.*)?$/.exec(
+    text ?? '',
+  )
   if (match === null) {
     return undefined
   }

@@ -140,7 +140,13 @@ export class Transport {
           if (error !== null) {
             reject(errorOfStatus(error))
           } else if (response === undefined) {
-            reject(errorOfStatus({ code: Code.INTERNAL, details: 'no answer', metadata: new Metadata() }))
+            reject(
+              errorOfStatus({
+                code: Code.INTERNAL,
+                details: 'no answer',
+                metadata: new Metadata(),
+              }),
+            )
           } else {
             resolve(response)
           }
@@ -188,13 +194,15 @@ export class Transport {
     method: DescMethodBiDiStreaming<I, O>,
     events: StreamEvents<MessageShape<O>>,
   ): OpenStream<MessageShape<I>> {
-    const call: ClientDuplexStream<MessageShape<I>, MessageShape<O>> =
-      this.#client.makeBidiStreamRequest(
-        pathOf(method),
-        serializer(method.input),
-        deserializer(method.output),
-        this.#headers,
-      )
+    const call: ClientDuplexStream<
+      MessageShape<I>,
+      MessageShape<O>
+    > = this.#client.makeBidiStreamRequest(
+      pathOf(method),
+      serializer(method.input),
+      deserializer(method.output),
+      this.#headers,
+    )
     listen(call, events)
     return {
       send: (message) => {
@@ -235,9 +243,13 @@ function listen<O>(call: ClientReadableStream<O>, events: StreamEvents<O>): void
   call.on('status', (status: StatusObject) => {
     // What was read before it is handed out first.
     setImmediate(() => {
-      events.end(status.code === Number(Code.OK) ? undefined : errorOfStatus(status))
+      events.end(isOk(status) ? undefined : errorOfStatus(status))
     })
   })
+}
+
+function isOk({ code }: { code: number }): boolean {
+  return code === Code.OK
 }
 
 function isServiceError(error: unknown): error is ServiceError {
@@ -276,10 +288,14 @@ function pem(text: Uint8Array | string | undefined): Buffer | null {
 
 /** What gRPC dials. */
 export function parseAddress(address: string): { target: string; isTls: boolean } {
-  const match = /^(?:(https?):\/\/)?((?:\[[0-9A-Fa-f:.]+\]|[^/:?#[\]@\s]+):\d{1,5})\/?$/.exec(address)
+  const match = /^(?:(https?):\/\/)?((?:\[[0-9A-Fa-f:.]+\]|[^/:?#[\]@\s]+):\d{1,5})\/?$/.exec(
+    address,
+  )
   const target = match?.[2]
   if (target === undefined) {
-    throw new TypeError(`${JSON.stringify(address)} is not HOST:PORT, http://HOST:PORT or https://HOST:PORT`)
+    throw new TypeError(
+      `${JSON.stringify(address)} is not HOST:PORT, http://HOST:PORT or https://HOST:PORT`,
+    )
   }
   return { target, isTls: match?.[1] === 'https' }
 }

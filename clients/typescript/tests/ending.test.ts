@@ -122,7 +122,9 @@ scenario('outcome_mapper', async (scene) => {
     },
     outcomeMapper: (ended) => {
       if (ended.ok) {
-        return ended.value === 'rejected' ? new Permanent('rejected', { type: 'mapped' }) : undefined
+        return ended.value === 'rejected'
+          ? new Permanent('rejected', { type: 'mapped' })
+          : undefined
       }
       return new Success('as good as done')
     },

@@ -89,7 +89,13 @@ scenario('lease_all_but_gone', async (scene) => {
   const leaseMs = 2_000
   const ids = ['hog', 'late']
   await scene.client.enqueueMany(
-    ids.map((id) => ({ queue: QUEUE, handlerRef: 'h', id, leaseMs, priority: id === 'hog' ? 1 : 0 })),
+    ids.map((id) => ({
+      queue: QUEUE,
+      handlerRef: 'h',
+      id,
+      leaseMs,
+      priority: id === 'hog' ? 1 : 0,
+    })),
   )
   const started: { id: string; generation: bigint }[] = []
   scene.work({

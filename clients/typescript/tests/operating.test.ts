@@ -65,7 +65,13 @@ scenario('page_iteration', async (scene) => {
 scenario('operator_calls', async (scene) => {
   const { client } = scene
   const config = {
-    retry: { maxAttempts: 3, initialBackoffMs: 1_500, multiplier: 1.5, maxBackoffMs: 60_000, jitter: 0 },
+    retry: {
+      maxAttempts: 3,
+      initialBackoffMs: 1_500,
+      multiplier: 1.5,
+      maxBackoffMs: 60_000,
+      jitter: 0,
+    },
     classification: { retryable: ['http.5*'], permanent: ['http.4??'] },
     execution: { leaseMs: 20_000, timeoutMs: 90_000, strictLeases: true },
     limits: { maxPayloadBytes: 1_000 },
@@ -81,7 +87,8 @@ scenario('operator_calls', async (scene) => {
   assert.ok(got.updatedAt)
   assert.equal((await client.getQueue('unheard of')).config, undefined)
   assert.equal((await client.getQueue('unheard of')).effective.retry?.maxAttempts, 5)
-  const names = async () => (await client.listQueues({ pageSize: 1 }).toArray()).map(({ name }) => name)
+  const names = async () =>
+    (await client.listQueues({ pageSize: 1 }).toArray()).map(({ name }) => name)
   assert.deepEqual(await names(), ['configured'])
   assert.equal(await client.deleteQueue('configured'), true)
   assert.equal(await client.deleteQueue('configured'), false)
@@ -104,7 +111,10 @@ scenario('operator_calls', async (scene) => {
   assert.equal(await client.redrive(QUEUE, { all: true }, { dryRun: true, onProgress }), 8)
   assert.equal(counts.at(-1), 8)
   assert.equal(await client.redrive(QUEUE, { ids: ids.slice(0, 2) }), 2)
-  assert.equal(await client.redrive(QUEUE, { filter: { errorType: 'odd' } }, { spreadOverMs: 60_000 }), 3)
+  assert.equal(
+    await client.redrive(QUEUE, { filter: { errorType: 'odd' } }, { spreadOverMs: 60_000 }),
+    3,
+  )
   assert.equal(await depth(), 3)
   assert.equal(await client.purge(QUEUE, { filter: { handlerRef: 'other' } }), 0)
   assert.equal(await client.purge(QUEUE, { all: true }, { dryRun: true }), 3)
@@ -135,8 +145,14 @@ scenario('errors_by_reason', async (scene) => {
     [InvalidArgumentError, () => client.enqueue({ ...task, maxAttempts: 0 })],
     [InvalidCursorError, () => client.list(QUEUE).page('no token')],
     [CursorBindingMismatchError, () => client.list('other', { pageSize: 1 }).page(nextPageToken)],
-    [PayloadTooLargeError, () => client.enqueue({ ...task, payload: new Uint8Array(1024 * 1024 + 1) })],
-    [MessageTooLargeError, () => client.enqueue({ ...task, payload: new Uint8Array(9 * 1024 * 1024) })],
+    [
+      PayloadTooLargeError,
+      () => client.enqueue({ ...task, payload: new Uint8Array(1024 * 1024 + 1) }),
+    ],
+    [
+      MessageTooLargeError,
+      () => client.enqueue({ ...task, payload: new Uint8Array(9 * 1024 * 1024) }),
+    ],
   ] as const
   for (const [Expected, call] of provoked) {
     const error = await refusal(call())
@@ -187,7 +203,10 @@ async function refusalOfTheFuture(): Promise<RdqError> {
     ...{ domain: 'rdq', reason: 'MOON_TOO_LOW' },
     metadata: { phase: 'new' },
   })
-  const status = create(StatusSchema, { code: Code.FAILED_PRECONDITION, details: [anyPack(ErrorInfoSchema, info)] })
+  const status = create(StatusSchema, {
+    code: Code.FAILED_PRECONDITION,
+    details: [anyPack(ErrorInfoSchema, info)],
+  })
   const server = createServer()
   server.on('stream', (stream) => {
     const answer = {

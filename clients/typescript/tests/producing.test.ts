@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict'
 import { create } from '@bufbuild/protobuf'
+import { WireType } from '@bufbuild/protobuf/wire'
 import {
   IdConflictError,
   InvalidArgumentError,
@@ -59,7 +60,13 @@ scenario('enqueue_options', async (scene) => {
   }
   assert.equal((await client.enqueue(input)).id, 'chosen')
   await client.enqueue({ queue: QUEUE, handlerRef: 'h', id: 'urgent', priority: 9 })
-  await client.enqueue({ queue: QUEUE, handlerRef: 'h', id: 'later', delayMs: 90_000, priority: 99 })
+  await client.enqueue({
+    queue: QUEUE,
+    handlerRef: 'h',
+    id: 'later',
+    delayMs: 90_000,
+    priority: 99,
+  })
   const dueAt = new Date('2999-01-02T03:04:05.678Z')
   const expiresAt = new Date('2999-02-03T04:05:06.789Z')
   await client.enqueue({ queue: QUEUE, handlerRef: 'h', id: 'dated', dueAt, expiresAt })
@@ -133,7 +140,12 @@ scenario('enqueue_answer_lost', async (scene) => {
 scenario('enqueue_many_mixed', async (scene) => {
   await scene.client.enqueue({ queue: 'other', handlerRef: 'h', id: 't-1234' })
   const inputs = Array.from({ length: 2_500 }, (_, index): TaskInput => {
-    const input = { queue: QUEUE, handlerRef: 'h', id: `t-${String(index)}`, payload: 'x'.repeat(2_000) }
+    const input = {
+      queue: QUEUE,
+      handlerRef: 'h',
+      id: `t-${String(index)}`,
+      payload: 'x'.repeat(2_000),
+    }
     if (index % 500 === 7) {
       return { ...input, headers: { 'rdq.mine': 'no' } }
     }
@@ -231,8 +243,8 @@ scenario('huge_payload', async (scene) => {
 })
 
 scenario('unknown_fields', async (scene) => {
-  const number = { no: 1_000, wireType: 0, data: Uint8Array.of(42) }
-  const text = { no: 1_001, wireType: 2, data: Uint8Array.of(3, 97, 98, 99) } // its length is part of it
+  const number = { no: 1_000, wireType: WireType.Varint, data: Uint8Array.of(42) }
+  const text = { no: 1_001, wireType: WireType.LengthDelimited, data: Uint8Array.of(3, 97, 98, 99) } // its length is part of it
   const error = create(AttemptErrorSchema, { type: 'old' })
   error.$unknown = [number]
   const attempt = create(AttemptSchema, { attemptNo: 1, error })
@@ -272,7 +284,11 @@ scenario('unknown_fields', async (scene) => {
 })
 
 /** Comparable, and in one order. */
-function plain(fields: { no: number; wireType: number; data: Uint8Array }[] | undefined) {
-  const plainFields = (fields ?? []).map(({ no, wireType, data }) => ({ no, wireType, data: [...data] }))
+function plain(fields: { no: number; wireType: WireType; data: Uint8Array }[] | undefined) {
+  const plainFields = (fields ?? []).map(({ no, wireType, data }) => ({
+    no,
+    wireType,
+    data: [...data],
+  }))
   return plainFields.sort((left, right) => left.no - right.no)
 }

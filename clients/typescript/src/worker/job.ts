@@ -131,7 +131,9 @@ export class Job {
   setProgress(progress: Uint8Array | string): void {
     const bytes = toBytes(progress)
     if (bytes.length > PROGRESS_BYTES_MAX) {
-      throw new RangeError(`progress has ${String(bytes.length)} bytes, above ${String(PROGRESS_BYTES_MAX)}`)
+      throw new RangeError(
+        `progress has ${String(bytes.length)} bytes, above ${String(PROGRESS_BYTES_MAX)}`,
+      )
     }
     // A copy: the handler may go on writing into its own.
     this.#keepProgress(new Uint8Array(bytes))

@@ -3,7 +3,7 @@
 import { create } from '@bufbuild/protobuf'
 import { Backoff } from '../backoff.js'
 import { cut } from '../batches.js'
-import { Code, errorOfItem, isRetryable, RdqError } from '../errors.js'
+import { Code, errorOfItem, RdqError } from '../errors.js'
 import {
   ResolveBatchRequestSchema,
   type Resolution,
@@ -207,7 +207,10 @@ export class Outbox {
       }
       this.#host.settled(claim)
     } else if (entry.isSubstitute || entry.resolution.call.case === 'release') {
-      log.error('an outcome was refused for good; its task comes again when the lease is over', fields)
+      log.error(
+        'an outcome was refused for good; its task comes again when the lease is over',
+        fields,
+      )
       this.#host.settled(claim)
     } else {
       log.error('an outcome was refused', fields)
@@ -225,11 +228,14 @@ export class Outbox {
 
 /** The failure that stands in for an outcome that the server does not take. */
 function refused(claim: Claim, message: string): Resolution {
-  return toResolution(claim, new TaskError('rdq.OutcomeRefused', `the outcome was refused: ${message}`))
+  return toResolution(
+    claim,
+    new TaskError('rdq.OutcomeRefused', `the outcome was refused: ${message}`),
+  )
 }
 
 function isRepeated(error: RdqError): boolean {
-  return isRetryable(error.code, error.reason) || isConnectionLoss(error)
+  return error.code === Code.ABORTED || error.retryable || isConnectionLoss(error)
 }
 
 /** Errors that say nothing of what was sent. */

@@ -21,7 +21,11 @@ export class TaskError extends Error {
   /** For programs, of any format. */
   readonly detail: string | undefined
 
-  constructor(errorType: string, message: string, options: ErrorOptions & { detail?: string } = {}) {
+  constructor(
+    errorType: string,
+    message: string,
+    options: ErrorOptions & { detail?: string } = {},
+  ) {
     super(message, options)
     this.name = 'TaskError'
     this.errorType = errorType
@@ -119,8 +123,13 @@ class NonError extends Error {
   }
 }
 
+/** For messages and types: the class of an object, the kind of anything else. */
 function kindOf(value: unknown): string {
-  return typeof value === 'object' && value !== null ? value.constructor.name : typeof value
+  if (typeof value !== 'object' || value === null) {
+    return typeof value
+  }
+  const prototype: unknown = Object.getPrototypeOf(value)
+  return prototype === null ? 'object' : value.constructor.name
 }
 
 /** The claim that a resolution ends. */
@@ -148,7 +157,10 @@ export function toResolution(claim: ClaimName, outcome: Outcome): Resolution {
   }
   const judgement =
     outcome instanceof Retryable ? AttemptOutcome.RETRYABLE_FAILURE : AttemptOutcome.UNSPECIFIED
-  return resolution({ case: 'fail', value: { ...name, attempt: { ...attempt, outcome: judgement } } })
+  return resolution({
+    case: 'fail',
+    value: { ...name, attempt: { ...attempt, outcome: judgement } },
+  })
 }
 
 /** The message that gives a claim back, no attempt spent. */

@@ -51,11 +51,7 @@ export class Routing {
     }
   }
 
-  route(
-    handlerRef: string,
-    version: string | undefined,
-    mismatch: HandlerVersionMismatch,
-  ): Route {
+  route(handlerRef: string, version: string | undefined, mismatch: HandlerVersionMismatch): Route {
     const versions = this.#byRef.get(handlerRef)
     const atHand = versions?.unversioned ?? versions?.last
     if (versions === undefined || atHand === undefined) {

@@ -105,7 +105,9 @@ export class Worker implements AsyncDisposable {
     this.#concurrency = options.concurrency ?? CONCURRENCY_DEFAULT
     const isWhole = Number.isInteger(this.#concurrency)
     if (!isWhole || this.#concurrency < 1 || this.#concurrency > CONCURRENCY_MAX) {
-      throw new RangeError(`concurrency must be a whole number from 1 to ${String(CONCURRENCY_MAX)}`)
+      throw new RangeError(
+        `concurrency must be a whole number from 1 to ${String(CONCURRENCY_MAX)}`,
+      )
     }
     if (options.leaseMs !== undefined) {
       toDuration(options.leaseMs, 'leaseMs')
@@ -143,7 +145,7 @@ export class Worker implements AsyncDisposable {
 
   /** Begins to take tasks. A worker starts once. */
   start(): this {
-    if (this.#receiving !== undefined || this.#stopping.signal.aborted) {
+    if (this.#receiving !== undefined || this.#isStopping()) {
       throw new Error('a worker starts once')
     }
     this.#receiving = this.#receive()
@@ -182,22 +184,24 @@ export class Worker implements AsyncDisposable {
     return this.stop()
   }
 
+  // A function, since it changes while something is awaited.
+  #isStopping(): boolean {
+    return this.#stopping.signal.aborted
+  }
+
   // ---- Receiving
 
   async #receive(): Promise<void> {
     const backoff = new Backoff(BACKOFF_FIRST_MS, BACKOFF_MAX_MS)
     let byClaimDue = this.#options.receive === 'claim_due'
-    while (!this.#stopping.signal.aborted) {
-      let hasHeard = false
-      const alive = () => {
-        hasHeard = true
+    while (!this.#isStopping()) {
+      const error = await this.#connection(byClaimDue, () => {
         backoff.reset()
-      }
-      const error = await this.#connection(byClaimDue, alive)
-      if (this.#stopping.signal.aborted) {
+      })
+      if (this.#isStopping()) {
         return
       }
-      const isUnknown = error?.code === Code.UNIMPLEMENTED && !hasHeard && !byClaimDue
+      const isUnknown = error?.code === Code.UNIMPLEMENTED && !byClaimDue
       if (isUnknown && this.#options.receive !== 'work') {
         byClaimDue = true
         this.#log.warn('the server does not know Work; receiving by ClaimDue', {
@@ -258,7 +262,7 @@ export class Worker implements AsyncDisposable {
   /** Lets the server send as many tasks as there are free handlers. */
   #grant(): void {
     const session = this.#session
-    if (session?.canSend === true && !this.#stopping.signal.aborted) {
+    if (session?.canSend === true && !this.#isStopping()) {
       const credits = this.#concurrency - this.#busy - this.#waiting.length - session.openCredits
       if (credits > 0) {
         session.grant(credits)
@@ -297,7 +301,7 @@ export class Worker implements AsyncDisposable {
 
   #startWaiting(): void {
     while (this.#waiting.length > 0) {
-      const isDraining = this.#stopping.signal.aborted
+      const isDraining = this.#isStopping()
       if (!isDraining && this.#busy >= this.#concurrency) {
         return
       }

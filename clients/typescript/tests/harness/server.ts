@@ -40,7 +40,9 @@ export class Server {
       await server.kill()
       rmSync(server.#folder, { recursive: true, force: true })
       if ((test as { passed?: boolean }).passed === false) {
-        console.error(`--- the server's last lines\n${server.#log.slice(-LINES_SHOWN).join('\n')}\n---`)
+        console.error(
+          `--- the server's last lines\n${server.#log.slice(-LINES_SHOWN).join('\n')}\n---`,
+        )
       }
     })
     for (let tries = 0; tries < 5; tries += 1) {
@@ -96,7 +98,7 @@ export class Server {
       this.#log.push(...text.split('\n').filter((line) => line !== ''))
     })
     await using client = new RdqClient(this.address, { deadlineMs: 500 })
-    return until('the server serves', async () => {
+    return await until('the server serves', async () => {
       if (child.exitCode !== null || child.signalCode !== null) {
         return false
       }

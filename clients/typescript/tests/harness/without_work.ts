@@ -2,6 +2,7 @@
 
 import { once } from 'node:events'
 import { connect, constants, createServer, type Http2Server } from 'node:http2'
+import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http'
 import type { Http2Session } from 'node:http2'
 import { freePort } from './server.js'
 
@@ -45,11 +46,11 @@ export class WithoutWork {
           return
         }
         const call = upstream.request(headers, { endStream: false })
-        let trailers = {}
+        let trailers: OutgoingHttpHeaders = {}
         call.on('error', () => {
           stream.close(constants.NGHTTP2_INTERNAL_ERROR)
         })
-        call.on('trailers', (received) => {
+        call.on('trailers', (received: IncomingHttpHeaders) => {
           trailers = received
         })
         call.on('response', (received) => {
