@@ -90,7 +90,9 @@ void test('a status is read with its details', () => {
 void test('an item of a batch is refused with the same types', () => {
   const item = (reason: number, code: number) =>
     errorOfItem(create(ItemErrorSchema, { code, reason, metadata: { task_id: 't' } }))
-  assert.ok(item(ErrorReason.STALE_CLAIM, Code.FAILED_PRECONDITION) instanceof client.StaleClaimError)
+  assert.ok(
+    item(ErrorReason.STALE_CLAIM, Code.FAILED_PRECONDITION) instanceof client.StaleClaimError,
+  )
   const unknown = item(9_999, Code.NOT_FOUND)
   assert.equal(unknown.constructor, client.RdqError)
   assert.equal(unknown.code, Code.NOT_FOUND)
@@ -125,7 +127,10 @@ void test('a call is repeated until it succeeds, or its error says that it canno
   assert.equal(await retrying(attempt, { onTryTimeout }), 'answer')
   assert.equal(timeouts, 1)
 
-  answers.push(unavailable(true), errorOf({ code: Code.NOT_FOUND, message: '', reason: 'NOT_FOUND' }))
+  answers.push(
+    unavailable(true),
+    errorOf({ code: Code.NOT_FOUND, message: '', reason: 'NOT_FOUND' }),
+  )
   await assert.rejects(retrying(attempt, {}), client.NotFoundError)
   assert.equal(answers.length, 0)
 
@@ -153,7 +158,11 @@ void test('milliseconds and dates survive the way through the contract', () => {
   assert.equal(toDuration(999.9999999, 'ms').seconds, 1n) // rounded up to a second
   assert.throws(() => toDuration(Number.NaN, 'delayMs'), /delayMs/)
   assert.throws(() => toDuration(Infinity, 'delayMs'), RangeError)
-  for (const text of ['2026-01-02T03:04:05.678Z', '1969-12-31T23:59:59.001Z', '0001-01-01T00:00:00Z']) {
+  for (const text of [
+    '2026-01-02T03:04:05.678Z',
+    '1969-12-31T23:59:59.001Z',
+    '0001-01-01T00:00:00Z',
+  ]) {
     const date = new Date(text)
     const timestamp = toTimestamp(date, 'at')
     assert.ok(timestamp.nanos >= 0)
@@ -165,9 +174,20 @@ void test('milliseconds and dates survive the way through the contract', () => {
 void test('an address is a host and a port, or a URL of them', () => {
   assert.deepEqual(parseAddress('127.0.0.1:7420'), { target: '127.0.0.1:7420', isTls: false })
   assert.deepEqual(parseAddress('http://rdq:80/'), { target: 'rdq:80', isTls: false })
-  assert.deepEqual(parseAddress('https://rdq.example:443'), { target: 'rdq.example:443', isTls: true })
+  assert.deepEqual(parseAddress('https://rdq.example:443'), {
+    target: 'rdq.example:443',
+    isTls: true,
+  })
   assert.deepEqual(parseAddress('[::1]:7420'), { target: '[::1]:7420', isTls: false })
-  for (const wrong of ['', 'rdq', 'rdq:', ':7420', 'ftp://rdq:1', 'http://rdq', 'http://a:b@rdq:1']) {
+  for (const wrong of [
+    '',
+    'rdq',
+    'rdq:',
+    ':7420',
+    'ftp://rdq:1',
+    'http://rdq',
+    'http://a:b@rdq:1',
+  ]) {
     assert.throws(() => parseAddress(wrong), TypeError, wrong)
   }
 })
@@ -181,7 +201,11 @@ void test('ids are ULIDs, ordered by their time', () => {
 
 void test('a traceparent is read, and a broken one is not', () => {
   const text = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
-  const parsed = { traceId: '0af7651916cd43dd8448eb211c80319c', spanId: 'b7ad6b7169203331', traceFlags: 1 }
+  const parsed = {
+    traceId: '0af7651916cd43dd8448eb211c80319c',
+    spanId: 'b7ad6b7169203331',
+    traceFlags: 1,
+  }
   assert.deepEqual(parseTraceparent(text), parsed)
   assert.deepEqual(parseTraceparent(`01${text.slice(2)}-more`), parsed)
   for (const wrong of [undefined, '', `ff${text.slice(2)}`, text.slice(1), text.toUpperCase()]) {
@@ -213,7 +237,8 @@ void test('handlers are found by reference and version', () => {
 
 void test('an error is recorded under its own name', () => {
   class Named extends Error {}
-  const typeOf = (thrown: unknown) => toAttemptError(outcomeOf({ ok: false, error: thrown }) as Error).type
+  const typeOf = (thrown: unknown) =>
+    toAttemptError(outcomeOf({ ok: false, error: thrown }) as Error).type
   assert.equal(typeOf(new Named('n')), 'Named')
   assert.equal(typeOf(Object.assign(new Error('n'), { name: 'Renamed' })), 'Renamed')
   assert.equal(typeOf(new TypeError('n')), 'TypeError')
