@@ -131,6 +131,7 @@ export class RdqClient implements AsyncDisposable {
   readonly #transport: Transport
   readonly #deadlineMs: number
   readonly #workers = new Set<Worker>()
+  #isClosed = false
 
   /**
    * @param address `HOST:PORT`, or a URL `http://HOST:PORT` or `https://HOST:PORT`. The connection is made by the
@@ -144,6 +145,7 @@ export class RdqClient implements AsyncDisposable {
 
   /** Ends the client's workers in order, then the connection. */
   async close(): Promise<void> {
+    this.#isClosed = true
     await Promise.all([...this.#workers].map((worker) => worker.stop()))
     this.#transport.close()
   }
@@ -152,8 +154,15 @@ export class RdqClient implements AsyncDisposable {
     return this.close()
   }
 
-  /** A worker that takes tasks of these queues, once it is started. */
+  /**
+   * A worker that takes tasks of these queues, once it is started.
+   *
+   * @throws RangeError if an option is out of range; Error if the client is closed.
+   */
   worker(options: WorkerOptions): Worker {
+    if (this.#isClosed) {
+      throw new Error('the client is closed')
+    }
     const worker: Worker = new Worker(this.#transport, options, () => this.#workers.delete(worker))
     this.#workers.add(worker)
     return worker

@@ -20,7 +20,7 @@ import {
   type ServiceError,
   type StatusObject,
 } from '@grpc/grpc-js'
-import { Code, errorOfStatus, type RdqError } from './errors.js'
+import { Code, errorOf, errorOfStatus, type RdqError } from './errors.js'
 
 /** Certificates, as PEM. */
 export interface TlsOptions {
@@ -123,6 +123,9 @@ export class Transport {
     tryMs: number,
     signal?: AbortSignal,
   ): Promise<MessageShape<O>> {
+    if (this.#isClosed) {
+      return Promise.reject(closed())
+    }
     return new Promise((resolve, reject) => {
       const abort = () => {
         call.cancel()
@@ -162,6 +165,9 @@ export class Transport {
     request: MessageShape<I>,
     signal?: AbortSignal,
   ): AsyncGenerator<MessageShape<O>, void, undefined> {
+    if (this.#isClosed) {
+      throw closed()
+    }
     const call = this.#openServerStream(method, request)
     const abort = () => {
       call.cancel()
@@ -246,6 +252,10 @@ function listen<O>(call: ClientReadableStream<O>, events: StreamEvents<O>): void
       events.end(isOk(status) ? undefined : errorOfStatus(status))
     })
   })
+}
+
+function closed(): RdqError {
+  return errorOf({ code: Code.CANCELLED, message: 'the client is closed', outcomeUnknown: false })
 }
 
 function isOk({ code }: { code: number }): boolean {

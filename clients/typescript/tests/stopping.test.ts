@@ -36,34 +36,12 @@ scenario('drain_grace_over', async (scene) => {
 })
 
 scenario('server_restart', async (scene) => {
-  const tasks = Array.from({ length: 12 }, () => ({ queue: QUEUE, handlerRef: 'h' }))
-  const results = await scene.client.enqueueMany(tasks)
-  const gate = new Gate()
-  const started: string[] = []
-  scene.work({
-    concurrency: 4,
-    handlers: {
-      h: async (job) => {
-        started.push(job.id)
-        await gate.opened
-        return job.id
-      },
-    },
-  })
-  await until('four run', () => (started.length === 4 ? true : undefined))
+  await worksThrough(scene, () => scene.server.kill())
+})
 
-  await scene.server.kill()
-  gate.open() // their outcomes find no server
-  await scene.server.restart()
-
-  for (const { id } of results) {
-    const task = await scene.finished(id)
-    assert.equal(task.status, 'SUCCEEDED')
-    assert.equal(Buffer.from(task.result).toString(), id)
-    assert.equal(task.attempts.length, 1)
-  }
-  assert.equal(new Set(started).size, 12)
-  assert.equal(started.length, 12)
+// It would wait an hour for a worker that does not let go.
+scenario('a server that is told to end is let go', async (scene) => {
+  await worksThrough(scene, () => scene.server.terminate())
 })
 
 scenario('claim_due_fallback', async (scene) => {
@@ -106,6 +84,38 @@ scenario('claim_due_fallback', async (scene) => {
 
   await drains(scene, client)
 })
+
+/** A server that ends while handlers run and tasks wait, and comes back: every task ends once. */
+async function worksThrough(scene: Scene, endServer: () => Promise<void>): Promise<void> {
+  const tasks = Array.from({ length: 12 }, () => ({ queue: QUEUE, handlerRef: 'h' }))
+  const results = await scene.client.enqueueMany(tasks)
+  const gate = new Gate()
+  const started: string[] = []
+  scene.work({
+    concurrency: 4,
+    handlers: {
+      h: async (job) => {
+        started.push(job.id)
+        await gate.opened
+        return job.id
+      },
+    },
+  })
+  await until('four run', () => (started.length === 4 ? true : undefined))
+
+  await endServer()
+  gate.open() // their outcomes find no server
+  await scene.server.restart()
+
+  for (const { id } of results) {
+    const task = await scene.finished(id)
+    assert.equal(task.status, 'SUCCEEDED')
+    assert.equal(Buffer.from(task.result).toString(), id)
+    assert.equal(task.attempts.length, 1)
+  }
+  assert.equal(new Set(started).size, 12)
+  assert.equal(started.length, 12)
+}
 
 /** A worker that stops while its handlers run: they end, and nothing new is claimed. */
 async function drains(scene: Scene, client: Scene['client']): Promise<void> {

@@ -252,8 +252,8 @@ void test('an error is recorded under its own name', () => {
   const cause = new Named('the cause')
   const { stack, message } = toAttemptError(new Error('m', { cause }))
   assert.equal(message, 'm')
-  assert.match(stack as string, /Error: m\n[^]*Caused by: .*the cause/)
-  assert.equal((toAttemptError(new Error('x'.repeat(1e6))).message as string).length, 8 * 1024)
+  assert.match(String(stack), /Error: m\n[^]*Caused by: .*the cause/)
+  assert.equal(String(toAttemptError(new Error('x'.repeat(1e6))).message).length, 8 * 1024)
 })
 
 void test('what a handler returns is text, bytes or nothing', () => {

@@ -37,7 +37,8 @@ export class Claim {
   constructor(
     readonly claimed: ClaimedTask,
     raw: NonNullable<ClaimedTask['task']>,
-    arrivedAt: number,
+    /** By the monotonic clock. */
+    readonly arrivedAt: number,
   ) {
     this.raw = raw
     this.id = raw.id

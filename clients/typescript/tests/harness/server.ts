@@ -1,5 +1,6 @@
 /** A real server, as a process, on a file and a port of its own. */
 
+import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -74,7 +75,17 @@ export class Server {
     }
   }
 
-  /** Starts it again, on its port and file, after it was killed. */
+  /** Tells it to end, and waits until it did. */
+  async terminate(): Promise<void> {
+    const child = this.#child
+    assert.ok(child?.exitCode === null && child.signalCode === null)
+    this.#child = undefined
+    const exited = once(child, 'exit')
+    child.kill('SIGTERM')
+    assert.deepEqual(await exited, [0, null])
+  }
+
+  /** Starts it again, on its port and file, after it ended. */
   async restart(): Promise<void> {
     await until('the server starts again', async () => ((await this.#serves()) ? true : undefined))
   }
