@@ -61,7 +61,9 @@ scenario('claim_due_fallback', async (scene) => {
         },
         waits: async (job, signal) => {
           jobs.set(job.id, job)
-          cancelled.open(await aborted(signal))
+          const reason = await aborted(signal)
+          // A machine that stood still for a lease gives the task out again.
+          if (reason instanceof HandlerStopped && reason.why !== 'lost') cancelled.open(reason)
         },
       },
     },
