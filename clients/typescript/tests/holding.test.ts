@@ -180,6 +180,7 @@ scenario('redelivery', async (scene) => {
   const { id } = await scene.client.enqueue({ queue: QUEUE, handlerRef: 'h' })
   const jobs: Job[] = []
   const started = new Gate()
+  const secondStarted = new Gate()
   const secondEnds = new Gate()
   const firstReturned = new Gate()
   let reason: unknown
@@ -191,13 +192,14 @@ scenario('redelivery', async (scene) => {
         h: async (job, signal) => {
           jobs.push(job)
           if (jobs.length > 1) {
+            secondStarted.open()
             await secondEnds.opened
             return 'the second'
           }
           started.open()
           reason = await aborted(signal)
           // It runs on, beside the second.
-          await until('the second runs', () => (jobs.length > 1 ? true : undefined))
+          await secondStarted.opened
           setImmediate(() => {
             firstReturned.open()
           })

@@ -18,7 +18,7 @@ const RDQ = process.env['RDQ_BIN'] ?? join(ROOT, 'target/debug/rdq')
 /** Lines of its log that a failure shows. */
 const LINES_SHOWN = 40
 /** A test that has not passed by then hangs. */
-export const TEST_TIMEOUT_MS = 180_000
+export const TEST_TIMEOUT_MS = 600_000
 
 const running = new Set<ChildProcess>()
 process.on('exit', () => {
