@@ -224,7 +224,8 @@ scenario('redelivery', async (scene) => {
   secondEnds.open()
   const task = await scene.finished(id)
   assert.equal(Buffer.from(task.result).toString(), 'the second')
-  assert.equal(jobs.length, 2)
+  // Under load the second's short lease may run out as well; then there is a third, of the same result.
+  assert.ok(jobs.length >= 2)
   assert.ok(jobs[0] && jobs[1] && jobs[1].generation > jobs[0].generation)
 })
 
