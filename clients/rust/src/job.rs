@@ -202,9 +202,6 @@ impl Controls {
         self.0.token.cancel();
     }
 
-    pub(crate) fn stop_reason(&self) -> Option<StopReason> {
-        self.0.reason.get().copied()
-    }
 
     pub(crate) async fn stopped(&self) {
         self.0.token.cancelled().await;

@@ -342,7 +342,7 @@ mod tests {
 
     #[derive(Debug, thiserror::Error)]
     #[error("no such mailbox")]
-    struct NoMailbox(#[source] std::fmt::Error);
+    struct NoMailbox(#[source] fmt::Error);
 
     fn resolution(error: impl Into<HandlerError>) -> Call {
         let outcome = Outcome::from(error.into());
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn an_error_fails_with_its_type_its_message_and_its_causes() {
-        let Call::Fail(fail) = resolution(NoMailbox(std::fmt::Error)) else { panic!("no failure") };
+        let Call::Fail(fail) = resolution(NoMailbox(fmt::Error)) else { panic!("no failure") };
         let (attempt, error) = parts(&fail.attempt);
         assert_eq!(attempt.outcome(), v1::AttemptOutcome::Unspecified);
         assert!(error.r#type.ends_with("::NoMailbox"), "{}", error.r#type);
@@ -367,7 +367,7 @@ mod tests {
     #[test]
     fn a_wrapper_says_what_follows() {
         let delay = Duration::from_secs(9);
-        let error = || NoMailbox(std::fmt::Error);
+        let error = || NoMailbox(fmt::Error);
         let Call::DeadLetter(dead) = resolution(Permanent(Typed("mail.gone", error()))) else {
             panic!("no dead letter")
         };
@@ -385,7 +385,7 @@ mod tests {
     #[test]
     fn a_question_mark_takes_every_error_and_the_outermost_wrapper_decides() {
         fn handler() -> Result<(), HandlerError> {
-            Err(RetryAfter(Duration::ZERO, NoMailbox(std::fmt::Error))).map_err(Permanent)?;
+            Err(RetryAfter(Duration::ZERO, NoMailbox(fmt::Error))).map_err(Permanent)?;
             Ok(())
         }
         let error = handler().unwrap_err();

@@ -63,7 +63,7 @@ impl<T: Send + 'static> Pages<T> {
         let pages = stream::try_unfold(Some(String::new()), move |token| {
             let page = token.map(|token| (self.fetch)(token));
             async move {
-                let Some(page) = page else { return Ok(None) };
+                let Some(page) = page else { return Ok::<_, Error>(None) };
                 let page = page.await?;
                 Ok(Some((stream::iter(page.items.into_iter().map(Ok)), page.next)))
             }

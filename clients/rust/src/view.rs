@@ -112,8 +112,9 @@ impl Task {
         let broken = |_| Error::broken("holds a task that is none");
         let mut fields =
             v1::Task::decode(encoded.clone()).map_err(|_| Error::broken("holds no task"))?;
-        let attempts = std::mem::take(&mut fields.attempts).iter().map(Attempt::decode);
-        let attempts = attempts.collect::<Result<_, _>>().map_err(broken)?;
+        let attempts = std::mem::take(&mut fields.attempts);
+        let attempts = attempts.iter().map(Attempt::decode).collect::<Result<_, _>>();
+        let attempts = attempts.map_err(broken)?;
         Ok(Self { fields, attempts, encoded })
     }
 

@@ -135,7 +135,7 @@ impl Claims {
             generation: claim.generation,
             lease,
             lease_ends: arrived + left,
-            beat_at: arrived + (lease / 3).min(left),
+            beat_at: arrived + (lease / 3).min(left / 2),
             is_beating: false,
             progress_sent: None,
             controls: controls.clone(),
@@ -242,11 +242,12 @@ impl Claims {
         }
     }
 
-    /// When there is something to send next.
-    pub(super) fn next_at(&self) -> Option<Instant> {
-        let beat = self.beats.first().map(|(at, _)| *at);
-        let again = self.later.first().map(|(at, _)| *at);
-        beat.into_iter().chain(again).min()
+    /// When there is something to send next, after now.
+    pub(super) fn next_after(&self, now: Instant) -> Option<Instant> {
+        let next = |times: &BTreeSet<(Instant, i64)>| {
+            times.range((now, i64::MAX)..).next().map(|(at, _)| *at)
+        };
+        next(&self.beats).into_iter().chain(next(&self.later)).min()
     }
 
     /// Whether there is something to send now.
@@ -497,4 +498,186 @@ fn whole_lease(task: &Task, left: Duration) -> Duration {
 /// Whether a handler may start with so much left of its lease.
 fn is_enough(left: Duration, lease: Duration) -> bool {
     left >= (lease / 10).max(LEFT_MIN).min(lease / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rdq_proto::time;
+    use tonic::Status;
+
+    const LEASE: Duration = Duration::from_secs(30);
+
+    fn claim(id: &str, generation: i64) -> v1::ClaimedTask {
+        let task = v1::Task { id: id.into(), ..v1::Task::default() };
+        v1::ClaimedTask {
+            task: task.encode_to_vec().into(),
+            claim_token: Bytes::from(generation.to_string()),
+            generation,
+            lease_remaining: Some(time::duration(LEASE)),
+            ..v1::ClaimedTask::default()
+        }
+    }
+
+    fn started(claims: &mut Claims, id: &str, generation: i64, at: Instant) -> Arrival {
+        let arrival = claims.arrive(claim(id, generation), at).unwrap();
+        assert!(claims.start(arrival.key, at));
+        arrival
+    }
+
+    fn error(reason: v1::ErrorReason, code: Code) -> Error {
+        Error::local(reason, code, "said so")
+    }
+
+    fn unavailable() -> Error {
+        error(v1::ErrorReason::StorageUnavailable, Code::Unavailable)
+    }
+
+    fn call(resolution: &v1::Resolution) -> &v1::resolution::Call {
+        resolution.call.as_ref().unwrap()
+    }
+
+    fn done() -> Outcome {
+        Outcome::from("done")
+    }
+
+    #[test]
+    fn a_handler_starts_on_what_is_enough_of_a_lease() {
+        let ms = Duration::from_millis;
+        for (left, lease, is) in [
+            (ms(3_000), LEASE, true), // a tenth
+            (ms(2_999), LEASE, false),
+            (ms(100), ms(500), true), // 100 ms are more than a tenth
+            (ms(99), ms(500), false),
+            (ms(50), ms(100), true), // but never more than a half
+            (ms(49), ms(100), false),
+        ] {
+            assert_eq!(is_enough(left, lease), is, "{left:?} of {lease:?}");
+        }
+    }
+
+    #[test]
+    fn a_claim_that_waited_too_long_is_given_back() {
+        let (mut claims, at) = (Claims::default(), crate::client::now());
+        let late = claims.arrive(claim("a", 1), at).unwrap();
+        assert!(!claims.start(late.key, at + LEASE * 9 / 10 + Duration::from_millis(1)));
+        let taken = claims.take_outcomes(Via::Call);
+        assert!(matches!(call(&taken[0].1), v1::resolution::Call::Release(_)));
+    }
+
+    #[test]
+    fn a_claim_is_kept_at_a_third_of_its_lease_and_again_soon_if_that_is_not_answered() {
+        let (mut claims, at) = (Claims::default(), crate::client::now());
+        let key = started(&mut claims, "a", 1, at).key;
+        assert_eq!(claims.next_after(at), Some(at + LEASE / 3));
+        assert!(claims.take_beats(at).is_empty());
+        let at = at + LEASE / 3;
+        assert_eq!(claims.take_beats(at).len(), 1);
+        assert_eq!(claims.next_after(at), Some(at + LEASE / 10));
+        let left = Some(time::duration(LEASE));
+        let kept = v1::ExtendLeaseResponse { lease_remaining: left, ..Default::default() };
+        claims.beat_answered(key, Ok(kept), at);
+        assert_eq!(claims.next_after(at), Some(at + LEASE / 3));
+        claims.take_beats(at + LEASE / 3);
+        claims.beat_answered(key, Err(unavailable()), at + LEASE / 3);
+        assert_eq!(claims.next_after(at), Some(at + LEASE / 3 + LEASE / 10));
+    }
+
+    #[test]
+    fn the_same_task_again_stops_the_first_handler_and_touches_not_the_second() {
+        let (mut claims, at) = (Claims::default(), crate::client::now());
+        let first = started(&mut claims, "a", 1, at);
+        let second = started(&mut claims, "a", 2, at);
+        assert_eq!(first.job.stop_reason(), Some(StopReason::Lost));
+        claims.ended(first.key, Ended::Returned(done()), at);
+        assert!(!claims.has_outcomes(at), "the first sends nothing");
+        claims.lost(&v1::LostClaim { id: "a".into(), generation: 1, detail: String::new() });
+        assert_eq!(second.job.stop_reason(), None);
+        claims.ended(second.key, Ended::Returned(done()), at);
+        assert_eq!(claims.take_outcomes(Via::Stream)[0].0, second.key);
+    }
+
+    #[test]
+    fn a_refused_heartbeat_says_why_the_handler_stops() {
+        let (mut claims, at) = (Claims::default(), crate::client::now());
+        for (id, detail, reason) in [
+            ("a", Some("CANCELLED"), StopReason::Cancelled),
+            ("b", Some("EXPIRED"), StopReason::Expired),
+            ("c", None, StopReason::Lost),
+        ] {
+            let arrival = started(&mut claims, id, 1, at);
+            let detail = detail.map(|detail| ("detail".to_owned(), detail.to_owned()));
+            let (stale, code) = (v1::ErrorReason::StaleClaim, Code::FailedPrecondition);
+            let stale = Error::local_with(stale, code, "", detail.into_iter().collect());
+            claims.beat_answered(arrival.key, Err(stale), at);
+            assert_eq!(arrival.job.stop_reason(), Some(reason));
+            claims.ended(arrival.key, Ended::Stopped, at);
+        }
+        assert!(claims.is_empty() && !claims.has_outcomes(at));
+    }
+
+    #[test]
+    fn an_outcome_is_sent_until_it_is_answered() {
+        let (mut claims, at) = (Claims::default(), crate::client::now());
+        let key = started(&mut claims, "a", 1, at).key;
+        claims.ended(key, Ended::Returned(done()), at);
+        assert_eq!(claims.take_outcomes(Via::Stream).len(), 1);
+        assert!(!claims.has_outcomes(at), "it is on its way");
+        claims.stream_ended(at);
+        let again = claims.take_outcomes(Via::Call);
+        assert!(matches!(call(&again[0].1), v1::resolution::Call::Complete(_)));
+        claims.outcome_answered(key, Err(unavailable()), at);
+        assert!(claims.has_outcomes(at + Duration::from_millis(100)), "after a backoff");
+        claims.take_outcomes(Via::Call);
+        // The first one had arrived, and the task was forgotten since.
+        claims.outcome_answered(key, Err(Status::not_found("").into()), at);
+        assert_eq!(claims.len(), 1, "by its code alone nothing is known");
+        assert!(claims.has_outcomes(at), "a refusal is told");
+        claims.take_outcomes(Via::Call);
+        let gone = error(v1::ErrorReason::NotFound, Code::NotFound);
+        claims.outcome_answered(key, Err(gone), at);
+        assert!(claims.is_empty());
+    }
+
+    #[test]
+    fn a_refused_outcome_becomes_a_failure_once() {
+        let (mut claims, at) = (Claims::default(), crate::client::now());
+        let key = started(&mut claims, "a", 1, at).key;
+        claims.ended(key, Ended::Returned(vec![0; OUTCOME_BYTES_MAX].into()), at);
+        let taken = claims.take_outcomes(Via::Stream);
+        assert!(matches!(call(&taken[0].1), v1::resolution::Call::Fail(_)), "too large to send");
+        let refusal = error(v1::ErrorReason::InvalidArgument, Code::InvalidArgument);
+        claims.outcome_answered(key, Err(refusal), at);
+        assert!(claims.is_empty(), "the lease runs out");
+    }
+
+    #[test]
+    fn a_checkpoint_goes_before_the_outcome_of_an_attempt_that_failed() {
+        let (mut claims, at) = (Claims::default(), crate::client::now());
+        let arrival = started(&mut claims, "a", 1, at);
+        arrival.job.set_progress("half").unwrap();
+        let failed = Outcome::Fail(Cause::new("t", "m"));
+        claims.ended(arrival.key, Ended::Returned(failed), at);
+        assert!(!claims.has_outcomes(at));
+        let beats = claims.take_beats(at);
+        assert_eq!(beats[0].1.progress.as_deref(), Some(&b"half"[..]));
+        claims.beat_answered(arrival.key, Ok(v1::ExtendLeaseResponse::default()), at);
+        assert!(claims.has_outcomes(at));
+    }
+
+    #[test]
+    fn messages_are_cut_by_count_and_by_bytes() {
+        let (mut claims, at) = (Claims::default(), crate::client::now());
+        for number in 0..1_001_i64 {
+            let key = started(&mut claims, &number.to_string(), 1, at).key;
+            let size = if number < 4 { 1 << 20 } else { 0 };
+            claims.ended(key, Ended::Returned(vec![0; size].into()), at);
+        }
+        let sizes: Vec<_> = std::iter::from_fn(|| {
+            claims.has_outcomes(at).then(|| claims.take_outcomes(Via::Call).len())
+        })
+        .collect();
+        assert_eq!(sizes, [2, 999]);
+        assert_eq!(claims.take_beats(at + LEASE).len(), ITEMS_MAX);
+    }
 }

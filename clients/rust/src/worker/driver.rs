@@ -148,7 +148,8 @@ impl Driver {
     }
 
     fn wake_at(&self, at: Instant) -> Instant {
-        let mut wake_at = self.claims.next_at().unwrap_or(at + LONG);
+        // What is due by now and was not sent is held back by calls or a stream: their end wakes this.
+        let mut wake_at = self.claims.next_after(at).unwrap_or(at + LONG);
         if self.link.is_none() && self.stopping.is_none() {
             wake_at = wake_at.min(self.connect_at);
         }
@@ -159,8 +160,7 @@ impl Driver {
                 }
             }
         }
-        // Calls that are under way hold back what is due: their end wakes this.
-        wake_at.max(at + Duration::from_millis(1))
+        wake_at
     }
 
     fn is_done(&self, at: Instant) -> bool {
@@ -324,11 +324,12 @@ impl Driver {
             }
             match out.try_reserve() {
                 Ok(permit) => permit.send(self.message(credits, at)),
-                Err(mpsc::error::TrySendError::Full(())) => return Some(out),
+                Err(mpsc::error::TrySendError::Full(())) => break,
                 // Its end is about to be told.
                 Err(mpsc::error::TrySendError::Closed(())) => return None,
             }
         }
+        Some(out)
     }
 
     fn message(&mut self, credits: Option<i32>, at: Instant) -> v1::WorkRequest {

@@ -89,7 +89,7 @@ mod tests {
         let mut handlers = Handlers::default();
         for version in versions {
             let result = version.unwrap_or("none");
-            let handler = move |_| async move { Ok::<_, std::fmt::Error>(result) };
+            let handler = move |_| async move { Ok::<_, fmt::Error>(result) };
             handlers.add("h".into(), version.map(Into::into), handler);
         }
         handlers

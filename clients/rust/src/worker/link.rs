@@ -124,10 +124,6 @@ impl Link {
         self.credits = 0;
         was_up
     }
-
-    pub(super) fn is_closing(&self) -> bool {
-        self.out.is_none()
-    }
 }
 
 /// Credits as the contract has them: at least 1, or none at all.
