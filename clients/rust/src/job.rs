@@ -122,12 +122,12 @@ impl Job {
 
     /// Cancelled when the work must stop.
     pub fn cancellation(&self) -> &CancellationToken {
-        &self.0.controls.0.token
+        &self.0.controls.0.seen
     }
 
     /// Whether the work must stop.
     pub fn is_cancelled(&self) -> bool {
-        self.cancellation().is_cancelled()
+        self.0.controls.0.token.is_cancelled()
     }
 
     /// Why the work must stop; none while it may go on.
@@ -176,12 +176,14 @@ impl StopReason {
 }
 
 /// The worker's side of a job.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Controls(Arc<Shared>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
     token: CancellationToken,
+    /// The handler's own: what it cancels by itself stops nothing here.
+    seen: CancellationToken,
     reason: OnceLock<StopReason>,
     progress: Mutex<Progress>,
 }
@@ -195,13 +197,20 @@ struct Progress {
     stored: u64,
 }
 
+impl Default for Controls {
+    fn default() -> Self {
+        let token = CancellationToken::new();
+        let seen = token.child_token();
+        Self(Arc::new(Shared { token, seen, reason: OnceLock::new(), progress: Mutex::default() }))
+    }
+}
+
 impl Controls {
     /// Stops the handler; the first reason stands.
     pub(crate) fn stop(&self, reason: StopReason) {
         let _ = self.0.reason.set(reason);
         self.0.token.cancel();
     }
-
 
     pub(crate) async fn stopped(&self) {
         self.0.token.cancelled().await;

@@ -22,7 +22,7 @@ pub use client::{Client, ClientBuilder};
 pub use dead_letters::{Count, Counts, DlqFilter, Interrupted, Purge, Redrive, Selector};
 pub use error::{Details, Error};
 pub use job::{Job, StopReason};
-pub use outcome::{Cause, HandlerError, Outcome, Permanent, Retryable, RetryAfter, Snooze, Typed};
+pub use outcome::{Cause, HandlerError, Outcome, Permanent, RetryAfter, Retryable, Snooze, Typed};
 pub use pages::{Items, Page, Pages};
 pub use queues::{Queue, QueueConfig, VersionMismatch};
 pub use task::{Enqueued, NewTask};

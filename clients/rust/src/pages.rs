@@ -126,7 +126,11 @@ mod tests {
     #[tokio::test]
     async fn an_error_ends_it() {
         let pages = Pages::new(|token| async move {
-            if token.is_empty() { Ok(Page::new(vec![1], "b".into())) } else { Err(Error::timed_out()) }
+            if token.is_empty() {
+                Ok(Page::new(vec![1], "b".into()))
+            } else {
+                Err(Error::timed_out())
+            }
         });
         let mut items = pages.items();
         assert_eq!(items.next().await.unwrap().unwrap(), 1);

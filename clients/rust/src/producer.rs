@@ -69,8 +69,7 @@ impl Client {
                     for (index, result) in left.iter().zip(results) {
                         answers[*index] = Some(answer(&tasks[*index], result));
                     }
-                    let again =
-                        |answer: &Option<_>| matches!(answer, Some(Err(e)) if Error::is_retryable(e));
+                    let again = |answer: &Option<_>| matches!(answer, Some(Err(e)) if Error::is_retryable(e));
                     left.retain(|index| again(&answers[*index]));
                     let Some(first) = left.first() else { break };
                     let Some(Err(error)) = &answers[*first] else { break };

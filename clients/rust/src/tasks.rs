@@ -1,9 +1,6 @@
 //! The operator's calls about tasks: read, listed, cancelled and counted.
 
-use crate::{
-    Client, DlqFilter, Error, Page, Pages, Task, TaskStatus,
-    view::span,
-};
+use crate::{Client, DlqFilter, Error, Page, Pages, Task, TaskStatus, view::span};
 use rdq_proto::v1;
 use std::time::Duration;
 

@@ -65,7 +65,10 @@ fn extract(headers: &HashMap<String, String>) -> Option<SpanContext> {
         SpanId::from_hex(span_id).ok()?,
         TraceFlags::new(u8::from_str_radix(flags, 16).ok()?) & TraceFlags::SAMPLED,
         true,
-        headers.get(TRACESTATE).and_then(|state| TraceState::from_str(state).ok()).unwrap_or_default(),
+        headers
+            .get(TRACESTATE)
+            .and_then(|state| TraceState::from_str(state).ok())
+            .unwrap_or_default(),
     );
     span.is_valid().then_some(span)
 }
@@ -98,9 +101,8 @@ mod tests {
         let mut sent = HashMap::new();
         inject(&mut sent);
         assert!(sent.is_empty());
-        let _active = Context::new()
-            .with_remote_span_context(extract(&headers(PARENT)).unwrap())
-            .attach();
+        let _active =
+            Context::new().with_remote_span_context(extract(&headers(PARENT)).unwrap()).attach();
         let own = "00-11111111111111111111111111111111-2222222222222222-00";
         let mut sent = HashMap::from([(TRACEPARENT.to_owned(), own.to_owned())]);
         inject(&mut sent);

@@ -1,7 +1,10 @@
 //! The claims that a worker holds: when each must be kept, what its handler led to, and which of that
 //! the server has answered. Pure: it sends nothing, starts nothing, and is told the time.
 
-use super::{handlers::Handler, run::Ended};
+use super::{
+    handlers::Handler,
+    run::{Ended, Timeout},
+};
 use crate::{
     Cause, Error, Job, Outcome, StopReason, Task,
     job::Controls,
@@ -90,7 +93,7 @@ pub(super) struct Arrival {
     pub(super) key: i64,
     pub(super) job: Job,
     pub(super) controls: Controls,
-    pub(super) timeout: Option<Duration>,
+    pub(super) timeout: Option<Timeout>,
     /// No handler of another version may run it.
     pub(super) is_strict: bool,
 }
@@ -157,7 +160,8 @@ impl Claims {
                 controls.clone(),
             ),
             controls,
-            timeout: span(claim.execution_timeout.as_ref()),
+            timeout: span(claim.execution_timeout.as_ref())
+                .map(|timeout| Timeout::of_claim(arrived, timeout)),
             is_strict: mismatch == Ok(v1::HandlerVersionMismatch::DeadLetter),
         })
     }
@@ -225,7 +229,11 @@ impl Claims {
         let Some(held) = self.held.get_mut(&key) else { return };
         match held.phase {
             Phase::Running => {
-                tracing::info!(task = held.id, ?reason, "the claim is over: the handler is stopped");
+                tracing::info!(
+                    task = held.id,
+                    ?reason,
+                    "the claim is over: the handler is stopped"
+                );
                 held.is_gone = true;
                 held.controls.stop(reason);
             }
@@ -414,8 +422,7 @@ impl Claims {
         }
         tracing::error!(task = held.id, ?code, reason, "the server refused the outcome");
         let cause = Cause::new("rdq.OutcomeRefused", error.message());
-        ending.resolution =
-            Outcome::Fail(cause).resolution(held.id.clone(), held.token.clone());
+        ending.resolution = Outcome::Fail(cause).resolution(held.id.clone(), held.token.clone());
         ending.is_last_word = true;
         ending.was_sent = false;
         ending.backoff.reset();

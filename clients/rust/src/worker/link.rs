@@ -160,4 +160,3 @@ async fn read<M>(
 fn ended() -> Error {
     Error::local(v1::ErrorReason::Closed, Code::Unavailable, "the stream ended")
 }
-

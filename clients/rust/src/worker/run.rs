@@ -4,6 +4,10 @@ use super::handlers::{Handler, Returned};
 use crate::{Cause, HandlerError, Job, Outcome, StopReason, job::Controls};
 use futures::FutureExt as _;
 use std::{any::Any, fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use tokio::time::Instant;
+
+/// A handler with an execution timeout is told no earlier than this before it.
+const MARGIN_MAX: Duration = Duration::from_secs(1);
 
 /// Sees what a handler returned, before it is sent.
 pub(super) type Mapper = Arc<dyn Fn(&Job, Returned) -> Outcome + Send + Sync>;
@@ -15,8 +19,8 @@ pub(super) struct Run {
     pub(super) handler: Handler,
     pub(super) mapper: Option<Mapper>,
     pub(super) controls: Controls,
-    /// From now on.
-    pub(super) timeout: Option<Duration>,
+    /// When its time is over.
+    pub(super) timeout: Option<Timeout>,
     /// How long a handler that is stopped has before it is dropped.
     pub(super) cleanup: Duration,
 }
@@ -24,6 +28,22 @@ pub(super) struct Run {
 impl fmt::Debug for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Run").field("job", &self.job).finish_non_exhaustive()
+    }
+}
+
+/// When a handler's time is over.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Timeout {
+    at: Instant,
+    cleanup: Duration,
+}
+
+impl Timeout {
+    /// No lease reaches beyond the execution timeout, and who waits for the task gets it in that
+    /// moment. So the handler is told a little before, to have its end reported in time.
+    pub(super) fn of_claim(arrived: Instant, timeout: Duration) -> Self {
+        let margin = (timeout / 10).min(MARGIN_MAX);
+        Self { at: arrived + (timeout - margin), cleanup: margin / 2 }
     }
 }
 
@@ -50,20 +70,28 @@ impl Run {
         let mut work = Box::pin(in_span(&job, work));
         let time_is_over = async {
             match timeout {
-                Some(timeout) => tokio::time::sleep(timeout).await,
+                Some(timeout) => tokio::time::sleep_until(timeout.at).await,
                 None => std::future::pending().await,
             }
         };
         let ended = tokio::select! {
             biased;
-            outcome = &mut work => return (key, Ended::Returned(outcome)),
+            // What it returns once it was told to stop counts no more: nobody knows whether it is an
+            // end or a retreat.
+            outcome = &mut work => {
+                let is_told = job.is_cancelled();
+                return (key, if is_told { Ended::Stopped } else { Ended::Returned(outcome) });
+            }
             () = controls.stopped() => Ended::Stopped,
             () = time_is_over => {
                 controls.stop(StopReason::Timeout);
                 Ended::TimedOut
             }
         };
-        // What it returns now counts no more: nobody knows whether it is an end or a retreat.
+        let cleanup = match (&ended, timeout) {
+            (Ended::TimedOut, Some(timeout)) => cleanup.min(timeout.cleanup),
+            _ => cleanup,
+        };
         let _ = tokio::time::timeout(cleanup, &mut work).await;
         drop(work);
         (key, ended)

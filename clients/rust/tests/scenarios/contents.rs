@@ -4,7 +4,10 @@ use crate::harness::{QUEUE, Server, until_status};
 use rdq_client::{
     Error, HandlerError, Job, NewTask, Permanent, QueueConfig, Selector, TaskStatus, Worker,
 };
-use std::{collections::HashMap, sync::{Arc, Mutex}};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
 
 const TEXT: &str = "🚀 ñ مرحبا";
 
@@ -77,8 +80,8 @@ async fn huge_payload() {
         .unwrap()
         .start();
     let payload = |byte: u8| vec![byte; LARGEST];
-    let answers =
-        client.enqueue_many((1..=6).map(|byte| NewTask::new(QUEUE, "sizes").payload(payload(byte))));
+    let answers = client
+        .enqueue_many((1..=6).map(|byte| NewTask::new(QUEUE, "sizes").payload(payload(byte))));
     for (answer, byte) in answers.await.into_iter().zip(1_u64..) {
         let task = until_status(&client, &answer.unwrap().id, TaskStatus::Succeeded).await;
         assert_eq!(task.result(), &format!("{LARGEST} {}", byte * LARGEST as u64));

@@ -66,7 +66,7 @@ fn waits(
 
 #[tokio::test]
 async fn lease_extended() {
-    const LEASE: Duration = Duration::from_millis(1_500);
+    const LEASE: Duration = Duration::from_secs(3);
     let server = Server::start().await;
     let client = server.client().await;
     let rival = Rival::at(&server.address());
@@ -79,7 +79,7 @@ async fn lease_extended() {
         assert!(rival.claim(QUEUE, LONG).await.is_none(), "somebody else has the task");
         let task = client.get(&id).await.unwrap();
         let held = task.lease_expires_at()?.duration_since(task.claimed_at()?).unwrap();
-        (held > 4 * LEASE).then_some(())
+        (held > 3 * LEASE).then_some(())
     })
     .await;
     told.go_on.notify_one();
@@ -168,7 +168,7 @@ async fn cancel_mid_handler() {
     let dropped = Arc::new(Notify::new());
     let is_dropped = Arc::clone(&dropped);
     let worker = worker(&client)
-        .lease(Duration::from_secs(1))
+        .lease(LONG)
         .cleanup(Duration::from_millis(10))
         .handler("listens", waits(&told))
         .handler("does-not-listen", move |_| {

@@ -16,11 +16,15 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 const LONG: Duration = Duration::from_secs(600);
 
 /// Makes dead letters with these ids and error types.
-async fn bury(client: &Client, queue: &str, dead: impl IntoIterator<Item = (String, &'static str)>) {
+async fn bury(
+    client: &Client,
+    queue: &str,
+    dead: impl IntoIterator<Item = (String, &'static str)>,
+) {
     let dead: Vec<_> = dead.into_iter().collect();
-    let tasks = dead.iter().map(|(id, error_type)| {
-        NewTask::new(queue, "dies").id(id).header("error", *error_type)
-    });
+    let tasks = dead
+        .iter()
+        .map(|(id, error_type)| NewTask::new(queue, "dies").id(id).header("error", *error_type));
     assert!(client.enqueue_many(tasks).await.iter().all(Result::is_ok));
     let worker = Worker::builder(client)
         .queue(queue)

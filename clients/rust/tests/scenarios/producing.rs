@@ -207,7 +207,10 @@ async fn version_mismatch() {
         } else {
             let task = until_status(&client, &id, TaskStatus::Dead).await;
             let error = task.attempts()[0].error.as_ref().unwrap();
-            assert_eq!((error.error_type.as_str(), task.attempts().len()), ("rdq.VersionMismatch", 1));
+            assert_eq!(
+                (error.error_type.as_str(), task.attempts().len()),
+                ("rdq.VersionMismatch", 1)
+            );
         }
     }
     worker.stop().await;

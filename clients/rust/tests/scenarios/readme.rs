@@ -31,7 +31,8 @@ fn example(name: &str) -> PathBuf {
     let program = tests.parent().unwrap().parent().unwrap().join("examples").join(name);
     if !program.exists() {
         let build = Command::new(env!("CARGO"))
-            .args(["build", "--locked", "--package", "rdq-client", "--example", name])
+            .args(["build", "--locked", "--package", "rdq-client", "--all-features"])
+            .args(["--example", name])
             .current_dir(folder())
             .status();
         assert!(build.is_ok_and(|status| status.success()), "{name} cannot be built");
@@ -59,7 +60,8 @@ async fn readme_runs_as_written() {
     let mut lines = BufReader::new(work.stdout.take().unwrap()).lines();
     until("the task is worked", async || {
         let task = client.get(id).await.unwrap();
-        (task.status() == TaskStatus::Succeeded).then(|| assert_eq!(task.result(), "sent to a@example.org"))
+        (task.status() == TaskStatus::Succeeded)
+            .then(|| assert_eq!(task.result(), "sent to a@example.org"))
     })
     .await;
     assert_eq!(lines.next().unwrap().unwrap(), "sending to a@example.org, attempt 1");

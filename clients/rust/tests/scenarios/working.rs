@@ -3,7 +3,7 @@
 use crate::harness::{Interposer, QUEUE, Server, awaited, until, until_status, until_succeeded};
 use rdq_client::{
     AttemptOutcome, Client, Code, HandlerError, Job, NewTask, Outcome, Permanent, QueueConfig,
-    Receive, Retryable, RetryAfter, Snooze, StopReason, TaskStatus, Typed, Worker, WorkerBuilder,
+    Receive, RetryAfter, Retryable, Snooze, StopReason, TaskStatus, Typed, Worker, WorkerBuilder,
 };
 use std::{
     sync::{
@@ -172,7 +172,9 @@ async fn outcome_mapper() {
             Ok(Outcome::Complete(status)) if status == "404" => {
                 HandlerError::from(Permanent(HandlerError::new("http.404", "not there"))).into()
             }
-            Err(error) if error.cause().is_some_and(|it| it.downcast_ref::<MailError>().is_some()) => {
+            Err(error)
+                if error.cause().is_some_and(|it| it.downcast_ref::<MailError>().is_some()) =>
+            {
                 format!("{} is good enough", job.attempt_no()).into()
             }
             other => other.unwrap_or_else(Outcome::from),
@@ -215,7 +217,10 @@ async fn execution_timeout() {
     client.put_queue(QUEUE, config).await.unwrap();
     let reasons = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&reasons);
+    // No handler is free to take the task again: the lease ends with the timeout, and the word of it
+    // may come a little later on a busy machine.
     let worker = worker(&client)
+        .concurrency(1)
         .handler("hangs", move |job: Job| {
             let seen = Arc::clone(&seen);
             async move {
@@ -375,7 +380,7 @@ async fn claim_due_fallback() {
                 }
             }
         })
-        .lease(Duration::from_secs(1))
+        .lease(Duration::from_secs(3))
         .build()
         .unwrap()
         .start();
