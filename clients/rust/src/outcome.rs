@@ -385,7 +385,7 @@ mod tests {
     #[test]
     fn a_question_mark_takes_every_error_and_the_outermost_wrapper_decides() {
         fn handler() -> Result<(), HandlerError> {
-            Err(RetryAfter(Duration::ZERO, NoMailbox(fmt::Error))).map_err(Permanent)?;
+            Err(Permanent(RetryAfter(Duration::ZERO, NoMailbox(fmt::Error))))?;
             Ok(())
         }
         let error = handler().unwrap_err();

@@ -217,9 +217,9 @@ impl Claims {
     /// The server says that a claim is over.
     pub(super) fn lost(&mut self, lost: &v1::LostClaim) {
         let is_it = |held: &Held| held.id == lost.id && held.generation == lost.generation;
-        let last = self.by_task.get(&lost.id).copied();
-        let last = last.filter(|key| self.held.get(key).is_some_and(is_it));
-        let key = last.or_else(|| self.held.iter().find(|(_, held)| is_it(held)).map(|it| *it.0));
+        let newest = self.by_task.get(&lost.id).copied();
+        let newest = newest.filter(|key| self.held.get(key).is_some_and(is_it));
+        let key = newest.or_else(|| self.held.iter().find(|(_, held)| is_it(held)).map(|it| *it.0));
         if let Some(key) = key {
             self.lose(key, StopReason::of_detail(Some(&lost.detail)));
         }

@@ -43,7 +43,7 @@ impl Timeout {
     /// moment. So the handler is told a little before, to have its end reported in time.
     pub(super) fn of_claim(arrived: Instant, timeout: Duration) -> Self {
         let margin = (timeout / 10).min(MARGIN_MAX);
-        Self { at: arrived + (timeout - margin), cleanup: margin / 2 }
+        Self { at: arrived + timeout.saturating_sub(margin), cleanup: margin / 2 }
     }
 }
 

@@ -1,4 +1,5 @@
 //! The scenarios of `clients/README.md`, each a test of that name, against a real server.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test reports")]
 
 mod harness;
 
