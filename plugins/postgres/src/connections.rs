@@ -36,8 +36,6 @@ pub(crate) struct Connections {
 struct Idle {
     connection: PgConnection,
     since: Moment,
-    /// Another one was found broken since.
-    is_doubtful: bool,
 }
 
 impl Connections {
@@ -50,20 +48,20 @@ impl Connections {
     pub(crate) async fn acquire(&self) -> Sql<PgConnection> {
         loop {
             let Some(mut idle) = self.lock().pop() else { return self.connect().await };
-            if !idle.is_doubtful && idle.since.age() <= TRUSTED_IDLE {
+            if idle.since.age() <= TRUSTED_IDLE {
                 return Ok(idle.connection);
             }
-            // One that does not answer is dropped.
             if let Ok(Ok(())) = tokio::time::timeout(PATIENCE, idle.connection.ping()).await {
                 return Ok(idle.connection);
             }
+            self.abandon();
         }
     }
 
     /// Takes back a connection that is in order.
     pub(crate) fn release(&self, connection: PgConnection) {
         let mut idle = self.lock();
-        idle.push(Idle { connection, since: Moment::now(), is_doubtful: false });
+        idle.push(Idle { connection, since: Moment::now() });
         if idle.first().is_some_and(|longest| longest.since.age() > IDLE_MAX) {
             let Idle { connection, .. } = idle.remove(0);
             // It has nothing to lose.
@@ -71,9 +69,10 @@ impl Connections {
         }
     }
 
-    /// A connection was found broken: the others may be as well.
-    pub(crate) fn doubt(&self) {
-        self.lock().iter_mut().for_each(|idle| idle.is_doubtful = true);
+    /// A connection was found broken, or to lead to a server that takes no writes. What idles leads
+    /// to the same server, and would be found so one by one.
+    pub(crate) fn abandon(&self) {
+        self.lock().clear();
     }
 
     /// Closes those that are idle.

@@ -52,9 +52,6 @@ struct Head {
     started: Moment,
     taken: u64,
     furthest: Place,
-    /// How far claims were before the start, and go on behind, until the one that looks from the
-    /// start tells whether anything stands in front: all at once would each take as long as it does.
-    carried: Option<Place>,
 }
 
 /// A look at a queue, to be told what it found.
@@ -64,10 +61,6 @@ pub(crate) struct Look {
     pub(crate) behind: Place,
     start: u64,
     begun: Moment,
-    /// It goes on where claims were before the start, while another one looks from there.
-    is_carried: bool,
-    /// Where claims were before the start that this look is the first from.
-    before: Option<Place>,
 }
 
 impl Heads {
@@ -77,25 +70,22 @@ impl Heads {
         if heads.len() > QUEUES_MAX {
             heads.clear();
         }
-        let begun = Moment::now();
-        let old = heads.get(queue);
-        if let Some(head) = old.filter(|head| head.started.age() < AGE_MAX) {
-            let is_worth_it = head.taken >= TAKEN_MIN;
-            let behind = if is_worth_it { Some(head.furthest) } else { head.carried };
-            let is_carried = !is_worth_it && behind.is_some();
-            let behind = behind.unwrap_or(Place::START);
-            return Look { behind, start: head.start, begun, is_carried, before: None };
+        let (start, begun) = (heads.get(queue).map_or(0, |head| head.start), Moment::now());
+        match heads.get(queue) {
+            Some(head) if head.started.age() < AGE_MAX => {
+                let is_worth_it = head.taken >= TAKEN_MIN;
+                Look {
+                    behind: if is_worth_it { head.furthest } else { Place::START },
+                    start,
+                    begun,
+                }
+            }
+            _ => {
+                let (start, furthest) = (start.wrapping_add(1), Place::START);
+                heads.insert(queue.clone(), Head { start, started: begun, taken: 0, furthest });
+                Look { behind: Place::START, start, begun }
+            }
         }
-        let start = old.map_or(0, |head| head.start.wrapping_add(1));
-        let carried =
-            old.and_then(
-                |head| {
-                    if head.taken >= TAKEN_MIN { Some(head.furthest) } else { head.carried }
-                },
-            );
-        let head = Head { start, started: begun, taken: 0, furthest: Place::START, carried };
-        heads.insert(queue.clone(), head);
-        Look { behind: Place::START, start, begun, is_carried: false, before: carried }
     }
 
     /// A claim, which has ended now, took a task that stood there.
@@ -104,28 +94,10 @@ impl Heads {
     }
 
     fn took_after(&self, queue: &QueueName, look: Look, place: Place, lasting: Duration) {
-        let mut heads = self.lock();
-        let Some(head) = heads.get_mut(queue).filter(|head| head.start == look.start) else {
-            return;
-        };
-        if look.is_carried {
-            if place <= look.behind {
-                head.carried = None; // there was not enough behind it
-            } else if head.taken >= TAKEN_MIN {
-                head.furthest = head.furthest.max(place);
-            } else {
-                head.carried = head.carried.map(|carried| carried.max(place));
-            }
-            return;
-        }
-        let is_slow = look.behind == Place::START && lasting >= SLOW_MIN;
-        head.taken += if is_slow { TAKEN_MIN / TAKEN_SLOWLY_MIN + 1 } else { 1 };
-        head.furthest = head.furthest.max(place);
-        let carried = head.carried.take();
-        if look.before.is_some_and(|before| place > before) {
-            // Nothing stands in front: claims go on where they are.
-            head.taken = head.taken.max(TAKEN_MIN);
-            head.furthest = head.furthest.max(carried.unwrap_or(place));
+        if let Some(head) = self.lock().get_mut(queue).filter(|head| head.start == look.start) {
+            let is_slow = look.behind == Place::START && lasting >= SLOW_MIN;
+            head.taken += if is_slow { TAKEN_MIN / TAKEN_SLOWLY_MIN + 1 } else { 1 };
+            head.furthest = head.furthest.max(place);
         }
     }
 
@@ -134,14 +106,13 @@ impl Heads {
         if let Some(head) = self.lock().get_mut(queue) {
             head.start = head.start.wrapping_add(1);
             (head.started, head.taken, head.furthest) = (Moment::now(), 0, Place::START);
-            head.carried = None;
         }
     }
 
     /// A task of this priority was admitted that was due then (now, if `None`).
     pub(crate) fn admitted(&self, queue: &QueueName, priority: i32, due_at: Option<i64>) {
         let stands_in_front = self.lock().get(queue).is_some_and(|head| {
-            let Place { rank, at, .. } = head.carried.unwrap_or(head.furthest).max(head.furthest);
+            let Place { rank, at, .. } = head.furthest;
             (!priority, due_at.unwrap_or(i64::MAX)) <= (rank, at)
         });
         if stands_in_front {
@@ -205,55 +176,5 @@ mod tests {
         assert_eq!(heads.look(&queue).behind, Place::START, "one less is not enough");
         heads.took_after(&queue, look, place(5, 71), SLOW_MIN);
         assert_eq!(heads.look(&queue).behind, place(5, 71));
-    }
-
-    /// As if so much time had passed that the next look is from the start.
-    fn let_age(heads: &Heads, queue: &QueueName) {
-        let mut all = heads.lock();
-        let old = all.get_mut(queue).unwrap();
-        old.started = old.started.earlier(AGE_MAX);
-    }
-
-    #[test]
-    fn one_claim_looks_from_the_start_again_while_others_go_on() {
-        let (heads, queue) = (Heads::default(), QueueName::new("q").unwrap());
-        busy(&heads, &queue, place(5, 70));
-        let_age(&heads, &queue);
-        let scout = heads.look(&queue);
-        assert_eq!(scout.behind, Place::START);
-        let other = heads.look(&queue);
-        assert_eq!(other.behind, place(5, 70));
-        heads.took_after(&queue, other, place(5, 80), Duration::ZERO);
-        assert_eq!(heads.look(&queue).behind, place(5, 80));
-        heads.took_after(&queue, scout, place(5, 71), Duration::ZERO);
-        assert_eq!(heads.look(&queue).behind, place(5, 80), "nothing stood in front");
-        heads.took_after(&queue, other, place(5, 81), Duration::ZERO);
-        assert_eq!(heads.look(&queue).behind, place(5, 81), "who came later went further");
-    }
-
-    #[test]
-    fn what_stands_in_front_is_found_by_the_one_that_looks_from_the_start() {
-        let (heads, queue) = (Heads::default(), QueueName::new("q").unwrap());
-        busy(&heads, &queue, place(5, 70));
-        let_age(&heads, &queue);
-        let (scout, other) = (heads.look(&queue), heads.look(&queue));
-        heads.took_after(&queue, scout, place(5, 60), Duration::ZERO);
-        heads.took_after(&queue, other, place(5, 80), Duration::ZERO);
-        assert_eq!(heads.look(&queue).behind, Place::START, "there may be more");
-
-        busy(&heads, &queue, place(5, 90));
-        let_age(&heads, &queue);
-        let (scout, other) = (heads.look(&queue), heads.look(&queue));
-        heads.took_after(&queue, other, place(5, 65), Duration::ZERO);
-        assert_eq!(heads.look(&queue).behind, Place::START, "there was not enough behind");
-        heads.took_after(&queue, scout, place(5, 66), Duration::ZERO);
-        assert_eq!(heads.look(&queue).behind, Place::START);
-
-        busy(&heads, &queue, place(5, 90));
-        let_age(&heads, &queue);
-        let (scout, _) = (heads.look(&queue), heads.look(&queue));
-        heads.admitted(&queue, !5, Some(85));
-        heads.took_after(&queue, scout, place(5, 91), Duration::ZERO);
-        assert_eq!(heads.look(&queue).behind, Place::START, "it came after the look");
     }
 }

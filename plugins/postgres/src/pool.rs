@@ -119,7 +119,7 @@ async fn repeat<T>(
         };
         if failure.breaks_connection() {
             drop(connection);
-            connections.doubt();
+            connections.abandon();
         } else {
             connections.release(connection);
         }

@@ -143,7 +143,11 @@ impl Connections {
             Ok(Err(PoolError::Closed)) => Err(StorageError::Closed),
             Ok(Err(PoolError::Backend(error))) => Err(errors::unreachable(operation, error)),
             Ok(Err(error)) => Err(errors::unreachable(operation, error)),
-            Err(elapsed) => Err(errors::unreachable(operation, elapsed)),
+            Err(elapsed) => {
+                // Those that did not answer, and those that were not asked yet.
+                self.pool.retain(|_, _| false);
+                Err(errors::unreachable(operation, elapsed))
+            }
         }
     }
 
@@ -151,7 +155,7 @@ impl Connections {
     pub(crate) async fn call(
         &self,
         operation: &'static str,
-        access: Access,
+        mut access: Access,
         args: Args,
     ) -> Result<Reply> {
         let command = self.command(operation, args);
@@ -162,9 +166,11 @@ impl Connections {
                 break;
             }
             // It was refused as a whole, so that it can be repeated.
-            self.load(&mut connection)
-                .await
-                .map_err(|error| errors::answer(operation, Access::Reads, error))?;
+            if let Err(error) = self.load(&mut connection).await {
+                // A library alone changes nothing.
+                (answer, access) = (Err(error), Access::Reads);
+                break;
+            }
             answer = ask(&mut connection, &command).await;
         }
         let error = match answer {
