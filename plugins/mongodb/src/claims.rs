@@ -210,6 +210,8 @@ async fn take_alike(
             "q": {
                 "_id": { "$in": ids }, "queue": claims[*claim].queues[*place].queue.as_str(),
                 "status": PENDING, "at": { "$lte": now },
+                // Another claim may have drawn its generation later, and be over already.
+                "generation": { "$lt": generation_of(drawn, *claim) },
             },
             "u": {
                 "$set": {
