@@ -73,6 +73,9 @@ pub(crate) struct Candidate {
     pub(crate) id: String,
     /// What the answer with it weighs.
     pub(crate) bytes: i64,
+    pub(crate) status: i32,
+    /// It says itself how long its leases are.
+    pub(crate) has_lease: bool,
     now: DateTime,
 }
 
@@ -92,6 +95,8 @@ pub(crate) async fn due(db: &Db, queue: &QueueName, limit: usize) -> Step<Vec<Ca
         doc! { "$limit": i64::try_from(limit).unwrap_or(i64::MAX) },
         doc! { "$project": {
             "now": now,
+            "status": 1,
+            "has_lease": { "$ne": [{ "$type": "$overrides.lease" }, "missing"] },
             "bytes": { "$toLong": { "$add": [
                 { "$binarySize": "$envelope" },
                 { "$binarySize": "$progress" },

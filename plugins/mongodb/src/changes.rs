@@ -310,6 +310,14 @@ async fn apply_once(db: &Db, changes: &[Change], applied: &mut [Applied]) -> Ste
     Ok(())
 }
 
+/// Why a statement of a command failed, if one did.
+pub(crate) fn first_error(reply: &Document) -> Option<Failure> {
+    let error = reply.get_array("writeErrors").ok()?.first()?.as_document()?;
+    let code = i32::try_from(number(error, "code")).unwrap_or_default();
+    let message = error.get_str("errmsg").unwrap_or_default();
+    Some(Failure::of_code(code, Access::Write, message.into()))
+}
+
 /// A number of an answer, whatever its type there.
 pub(crate) fn number(document: &Document, field: &str) -> i64 {
     match document.get(field) {

@@ -3,15 +3,15 @@
 
 use crate::{
     candidates::{Candidate, Front, due, front},
-    changes::{Applied, Change, apply},
+    changes::{Applied, Change, apply, first_error},
     database::{Db, TRIES_MAX, pause, random},
-    document::{IN_FLIGHT, TaskDocument, date, one_more},
+    document::{IN_FLIGHT, PENDING, TaskDocument, date, one_more},
     errors::{Failure, Step},
     history::lapsed,
-    numbers::{Numbers, draw},
+    numbers::{Drawn, Numbers, draw},
     token::{Held, StoreId},
 };
-use futures::{future::try_join_all, try_join};
+use futures::future::try_join_all;
 use mongodb::bson::doc;
 use rdq_spi::{
     AttemptOutcome, CLAIM_ATTEMPTS_MAX, Claim, ClaimParams, ClaimQueue, Claimed, QueueName,
@@ -107,6 +107,9 @@ struct Picked {
     id: String,
     claim: usize,
     place: usize,
+    /// It was pending, and its lease will be what the claim or the queue says: then its claim is the
+    /// same change as that of all others like it.
+    is_plain: bool,
 }
 
 /// For each claim one task of each of its queues in turn, as long as they fit.
@@ -127,7 +130,11 @@ fn pick(claims: &[ClaimParams], due: &mut Due<'_>) -> Vec<Picked> {
                     break 'full;
                 }
                 let first = candidates.pop_front();
-                picked.extend(first.map(|it| Picked { id: it.id, claim, place }));
+                picked.extend(first.map(|it| {
+                    let is_plain =
+                        it.status == PENDING && (params.lease.is_some() || !it.has_lease);
+                    Picked { id: it.id, claim, place, is_plain }
+                }));
                 count += 1;
                 still.push(place);
             }
@@ -145,29 +152,121 @@ async fn take(
     claims: &[ClaimParams],
     picked: Vec<Picked>,
 ) -> Step<HashMap<usize, Vec<Claim>>> {
-    let (mut tasks, drawn) = try_join!(read(db, &picked), draw(db, Numbers::Claims, claims.len()))?;
-    let now = drawn.now;
-    let (mut changes, mut taken) = (Vec::new(), Vec::new());
-    for Picked { id, claim, place } in picked {
-        let Some(task) = tasks.remove(&id).filter(|it| it.live && it.has_lapsed(now)) else {
-            continue;
-        };
-        let generation = drawn.first.saturating_add(i64::try_from(claim).unwrap_or(i64::MAX));
-        let (params, from) = (&claims[claim], &claims[claim].queues[place]);
-        let (change, task, lease) = taking(task, params, from, generation, now)?;
-        changes.push(change);
-        taken.push((claim, task, generation, lease));
+    let drawn = draw(db, Numbers::Claims, claims.len()).await?;
+    let order: Vec<_> = picked.iter().map(|it| (it.id.clone(), it.claim)).collect();
+    let (plain, rest): (Vec<_>, Vec<_>) = picked.into_iter().partition(|it| it.is_plain);
+    let mut taken = HashMap::new();
+    if !plain.is_empty() {
+        take_alike(db, claims, plain, drawn, &mut taken).await?;
     }
-    let applied = apply(db, changes).await?;
+    if !rest.is_empty() {
+        let late =
+            |failure: Failure| if taken.is_empty() { failure } else { failure.after_a_write() };
+        let more = take_each(db, claims, rest, drawn).await.map_err(late)?;
+        taken.extend(more);
+    }
     let mut given: HashMap<usize, Vec<Claim>> = HashMap::new();
-    for ((claim, task, generation, lease), applied) in taken.into_iter().zip(applied) {
-        if applied == Applied::Done {
-            let proof = store_id.token(Held { seq: task.seq, generation });
-            let task = task.into_task().map_err(Failure::after_a_write)?;
-            given.entry(claim).or_default().push(Claim { task, token: proof, generation, lease });
-        }
+    for (id, claim) in order {
+        let Some(Taken { task, generation, lease }) = taken.remove(&id) else { continue };
+        let proof = store_id.token(Held { seq: task.seq, generation });
+        let task = task.into_task().map_err(Failure::after_a_write)?;
+        given.entry(claim).or_default().push(Claim { task, token: proof, generation, lease });
     }
     Ok(given)
+}
+
+/// A task that was taken, as it is then.
+struct Taken {
+    task: TaskDocument,
+    generation: i64,
+    lease: Duration,
+}
+
+/// The generation of one of the claims of a call.
+fn generation_of(drawn: Drawn, claim: usize) -> i64 {
+    drawn.first.saturating_add(i64::try_from(claim).unwrap_or(i64::MAX))
+}
+
+/// Takes pending tasks, all of one claim and queue by one statement: a statement for each would take
+/// the server several times as long. Which it took, the generation tells, which nobody else has.
+async fn take_alike(
+    db: &Db,
+    claims: &[ClaimParams],
+    picked: Vec<Picked>,
+    drawn: Drawn,
+    taken: &mut HashMap<String, Taken>,
+) -> Step<()> {
+    let mut groups: HashMap<(usize, usize), Vec<&str>> = HashMap::new();
+    for it in &picked {
+        groups.entry((it.claim, it.place)).or_default().push(&it.id);
+    }
+    let lease_of = |claim: usize, place: usize| {
+        let (params, from) = (&claims[claim], &claims[claim].queues[place]);
+        params.lease.unwrap_or(from.lease).min(from.lease_max)
+    };
+    let statement = |((claim, place), ids): (&(usize, usize), &Vec<&str>)| {
+        let now = date(drawn.now);
+        doc! {
+            "q": {
+                "_id": { "$in": ids }, "queue": claims[*claim].queues[*place].queue.as_str(),
+                "status": PENDING, "at": { "$lte": now },
+                // Another claim may have drawn its generation later, and be over already.
+                "generation": { "$lt": generation_of(drawn, *claim) },
+            },
+            "u": {
+                "$set": {
+                    "status": IN_FLIGHT,
+                    "generation": generation_of(drawn, *claim),
+                    "at": date(drawn.now.after(lease_of(*claim, *place))),
+                    "claimed_at": now,
+                    "claimed_by": claims[*claim].worker_id.as_str(),
+                },
+                "$inc": { "revision": 1_i64 },
+                "$unset": { "ending": "" },
+            },
+            "multi": true,
+        }
+    };
+    let statements: Vec<_> = groups.iter().map(statement).collect();
+    let command = doc! { "update": "tasks", "updates": statements, "ordered": false };
+    let reply = db.write(command).await?;
+    if let Some(error) = first_error(&reply) {
+        return Err(error.after_a_write());
+    }
+    let mut found = read(db, &picked).await.map_err(Failure::after_a_write)?;
+    for Picked { id, claim, place, .. } in picked {
+        let generation = generation_of(drawn, claim);
+        let is_ours =
+            |task: &TaskDocument| task.generation == generation && task.status == IN_FLIGHT;
+        if let Some(task) = found.remove(&id).filter(is_ours) {
+            taken.insert(id, Taken { task, generation, lease: lease_of(claim, place) });
+        }
+    }
+    Ok(())
+}
+
+/// Takes tasks of which each becomes something of its own.
+async fn take_each(
+    db: &Db,
+    claims: &[ClaimParams],
+    picked: Vec<Picked>,
+    drawn: Drawn,
+) -> Step<HashMap<String, Taken>> {
+    let mut tasks = read(db, &picked).await?;
+    let (mut changes, mut becoming) = (Vec::new(), Vec::new());
+    for Picked { id, claim, place, .. } in picked {
+        let Some(task) = tasks.remove(&id).filter(|it| it.live && it.has_lapsed(drawn.now)) else {
+            continue;
+        };
+        let generation = generation_of(drawn, claim);
+        let (params, from) = (&claims[claim], &claims[claim].queues[place]);
+        let (change, task, lease) = taking(task, params, from, generation, drawn.now)?;
+        changes.push(change);
+        becoming.push((id, Taken { task, generation, lease }));
+    }
+    let applied = apply(db, changes).await?;
+    let done = becoming.into_iter().zip(applied).filter(|(_, applied)| *applied == Applied::Done);
+    Ok(done.map(|(taken, _)| taken).collect())
 }
 
 /// The picked as they are, with as much of their histories as a claim has.
