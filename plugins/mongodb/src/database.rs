@@ -53,6 +53,9 @@ impl Db {
         client.server_selection_timeout.get_or_insert(SELECTION_MAX);
         client.connect_timeout.get_or_insert(SELECTION_MAX);
         client.max_pool_size.get_or_insert(CONNECTIONS_MAX);
+        // Should the server end, numbers that were drawn may end with it: what was to use them is not
+        // sent to the next one.
+        client.retry_writes = Some(false);
         // Every read here decides something: it is the primary's.
         client.selection_criteria = None;
         let client = Client::with_options(client)?;

@@ -11,14 +11,17 @@ use rdq_compliance::Random;
 use rdq_proto::v1::{self, ErrorReason};
 use tonic::Code;
 
-const DISK_MIB: u64 = 192;
+/// MongoDB keeps a log of 100 MiB ahead.
+const fn disk_mib(kind: Kind) -> u64 {
+    if matches!(kind, Kind::Mongodb) { 640 } else { 192 }
+}
 const CUTS: usize = 2;
 /// A queue beside the crew's, and what is written to it while the disk is full.
 const LARGE: &str = "large";
 const PAYLOAD_BYTES: usize = 256 << 10;
 
 pub(crate) async fn power_cut_loses_nothing(kind: Kind, mut random: Random) -> Verdict {
-    let disk = Disk::mounted(DISK_MIB)?;
+    let disk = Disk::mounted(disk_mib(kind))?;
     let database = Database::start_on(&disk, kind).await?;
     let mut scene = Scene::start_on(database, &mut random).await;
     for _ in 0..CUTS {
@@ -39,7 +42,7 @@ pub(crate) async fn power_cut_loses_nothing(kind: Kind, mut random: Random) -> V
 }
 
 pub(crate) async fn full_disk_is_told(kind: Kind, mut random: Random) -> Verdict {
-    let disk = Disk::mounted(DISK_MIB)?;
+    let disk = Disk::mounted(disk_mib(kind))?;
     let database = Database::start_on(&disk, kind).await?;
     let mut scene = Scene::start_on(database, &mut random).await;
     assert!(disk.fill() > 1 << 20, "the disk was not full");
