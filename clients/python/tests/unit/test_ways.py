@@ -34,6 +34,9 @@ def details(reason: str) -> bytes:
     return bytes(status_pb2.Status(details=[detail]).SerializeToString())
 
 
+AWAY = (grpc.StatusCode.UNAVAILABLE, details("STORAGE_UNAVAILABLE"))
+
+
 async def test_a_plain_handler_of_an_asyncio_worker_runs_in_a_thread(server: Server) -> None:
     main = threading.current_thread()
     seen: list[threading.Thread] = []
@@ -212,6 +215,41 @@ async def test_a_server_that_drains_loses_nothing(scene: Scene) -> None:
         tasks = await finished(client, *ids)
     assert sorted(running) == sorted(ids)
     assert [(task.result, len(task.attempts)) for task in tasks] == [(b"done", 1)] * 3
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+async def test_an_outcome_reaches_a_server_that_drains(
+    scene: Scene, is_stopped: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server is told to end while a handler runs, which ends within the server's grace; the worker is, too."""
+    client = scene.client
+    go_on, began = Signal(), Signal()
+
+    async def run(job: rdq.Job) -> str:
+        began.set()
+        await pause(job, go_on)
+        return "done"
+
+    caplog.set_level(logging.INFO, "rdq")
+    # Only the stream leads to the server.
+    async with Relay(scene.server.target, refused={"ResolveBatch": AWAY, "ExtendLeases": AWAY}) as relay:
+        async with scene.worker("work", {"run": run}, target=relay.target) as worker:
+            admission = await client.enqueue("work", "run")
+            await until("it runs", began.is_set)
+            ending = asyncio.ensure_future(asyncio.to_thread(scene.server.end))
+            await until("it drains", lambda: "the server drains" in caplog.text)
+            if is_stopped:
+                stopping = asyncio.ensure_future(worker.stop())
+                await asyncio.sleep(0)
+            go_on.set()
+            await ending
+            if is_stopped:
+                await stopping
+            assert relay.acknowledged == 1
+        await asyncio.to_thread(scene.server.restart)
+        (task,) = await finished(client, admission.id)
+    assert (task.result, len(task.attempts)) == (b"done", 1)
+    assert relay.called["ResolveBatch"] == 0
 
 
 async def test_nothing_that_a_user_sent_is_logged(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:

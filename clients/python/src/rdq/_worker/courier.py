@@ -38,6 +38,8 @@ class WorkStream:
         self.beats: set[int] = set()
         #: The courier closes this side as soon as it can.
         self.closing = False
+        #: The server hands out nothing more, and the stream is there for what is under way.
+        self.draining = False
 
 
 class Courier:
@@ -104,7 +106,7 @@ class Courier:
     def _compose(self, stream: WorkStream) -> task_service_pb2.WorkRequest | None:
         core = self._core
         request = task_service_pb2.WorkRequest()
-        credits = min(core.free() - stream.credits, _CREDITS_MAX)
+        credits = 0 if stream.draining else min(core.free() - stream.credits, _CREDITS_MAX)
         if credits > 0:
             request.credits = credits
             stream.credits += credits
