@@ -19,6 +19,7 @@ from google.rpc import error_details_pb2, status_pb2
 
 import rdq
 import rdq.sync
+from rdq._stubs.v1 import error_reason_pb2, task_service_pb2
 from rdq._worker import receiver
 
 from ..harness.proxy import Proxy
@@ -128,6 +129,44 @@ async def test_a_batch_that_cannot_be_sent_is_told_for_each_task(server: Server)
     assert all(isinstance(answer, rdq.RdqError) and answer.retryable for answer in answers)
 
 
+@pytest.mark.parametrize("is_over", [False, True])
+async def test_items_of_a_batch_that_are_refused_for_the_moment_are_sent_again(server: Server, is_over: bool) -> None:
+    """Within the deadline: one item is refused for the moment, twice or always, and one for good."""
+    seen: list[int] = []
+
+    def refuse_second(method: str, answer: bytes) -> bytes:
+        response = task_service_pb2.EnqueueBatchResponse.FromString(answer)
+        if method == "EnqueueBatch":
+            seen.append(len(response.results))
+            if is_over or len(seen) <= 2:
+                response.results[-1].error.code = grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
+                response.results[-1].error.reason = error_reason_pb2.ERROR_REASON_OVERLOADED
+        return bytes(response.SerializeToString())
+
+    deadline = timedelta(seconds=0.5 if is_over else 30)
+    async with (
+        Relay(server.target, change=refuse_second) as relay,
+        rdq.Client(relay.target, deadline=deadline) as client,
+    ):
+        answers = await client.enqueue_many(
+            [
+                rdq.NewTask(queue="", handler_ref="run"),
+                rdq.NewTask(queue="work", handler_ref="run", id="first"),
+                rdq.NewTask(queue="work", handler_ref="run", id="second"),
+            ]
+        )
+    assert isinstance(answers[0], rdq.RdqError)
+    assert isinstance(answers[1], rdq.Admission)
+    assert answers[1].id == "first"
+    if is_over:
+        assert isinstance(answers[2], rdq.Overloaded)
+        assert set(seen[1:]) <= {1}
+    else:
+        assert isinstance(answers[2], rdq.Admission)
+        assert answers[2].id == "second"
+        assert seen == [3, 1, 1]
+
+
 async def test_outcomes_of_a_refused_kind_are_sent_again(scene: Scene) -> None:
     """With unary calls alone: the outcome and the heartbeats get through once the server answers again."""
     away = (grpc.StatusCode.UNAVAILABLE, details("STORAGE_UNAVAILABLE"))
@@ -144,6 +183,37 @@ async def test_outcomes_of_a_refused_kind_are_sent_again(scene: Scene) -> None:
             (task,) = await finished(scene.client, admission.id)
     assert task.result == b"kept"
     assert len(task.attempts) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (grpc.StatusCode.INTERNAL, ""),
+        (grpc.StatusCode.UNKNOWN, ""),
+        (grpc.StatusCode.CANCELLED, ""),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, ""),
+        (grpc.StatusCode.UNIMPLEMENTED, ""),
+        (grpc.StatusCode.INTERNAL, "INTERNAL"),
+        (grpc.StatusCode.PERMISSION_DENIED, "PERMISSION_DENIED"),
+    ],
+)
+async def test_a_call_that_fails_makes_no_failure_of_a_success(
+    server: Server, code: grpc.StatusCode, reason: str
+) -> None:
+    refused = {"ResolveBatch": (code, details(reason) if reason else b"")}
+    async with (
+        rdq.Client(server.target) as client,
+        Relay(server.target, refused=refused) as relay,
+        rdq.Client(relay.target) as through,
+    ):
+        worker = rdq.Worker(through, ["work"], receive="claim_due")
+        worker.add_handler("run", lambda job: "kept")
+        async with worker:
+            admission = await client.enqueue("work", "run")
+            await until("it is repeated", lambda: relay.called["ResolveBatch"] >= 2)
+            relay.refused.clear()
+            (task,) = await finished(client, admission.id)
+    assert (task.status, task.result) == (rdq.TaskStatus.SUCCEEDED, b"kept")
 
 
 async def test_an_outcome_whose_answer_was_lost_is_sent_again(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
@@ -330,13 +400,13 @@ def plain(worker):
 
 def main():
     with api.Client("{target}") as client:
-        worker = api.Worker(client, ["work"])
+        worker = api.Worker(client, ["work"], concurrency=1)
         plain(worker)
         worker.run(handle_signals=True)
 
 async def amain():
     async with api.Client("{target}") as client:
-        worker = api.Worker(client, ["work"])
+        worker = api.Worker(client, ["work"], concurrency=1)
         plain(worker)
         await worker.run(handle_signals=True)
 
@@ -372,7 +442,6 @@ async def test_a_signal_drains(server: Server, module: str, number: signal.Signa
                 await process.wait()
         (task,) = await finished(client, admission.id)
         assert task.result == b"ended in order"
-        # It may have been claimed before the signal was seen; then it was given back.
         assert (await client.get(later.id)).attempts == ()
 
 

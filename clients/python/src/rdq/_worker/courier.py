@@ -145,7 +145,7 @@ class Courier:
         try:
             response = await self._connection.once(lambda channel: channel.tasks.ResolveBatch, request, TRY_SECONDS_MAX)
         except RdqError as error:
-            outbox.call_failed((number for number, _ in letters), error)
+            outbox.call_failed([number for number, _ in letters], error)
             return
         for (number, _), result in zip(letters, response.results, strict=True):
             outbox.answered(number, result)

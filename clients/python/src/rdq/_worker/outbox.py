@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from grpc import StatusCode
@@ -14,7 +14,7 @@ from .. import _status
 from .._backoff import Backoff
 from .._batches import BYTES_MAX, FRAME_BYTES, ITEMS_MAX
 from .._stubs.v1 import task_service_pb2
-from ..errors import NotFound, PayloadTooLarge, RdqError, StaleClaim
+from ..errors import InvalidArgument, MessageTooLarge, NotFound, PayloadTooLarge, RdqError, StaleClaim
 from ..outcomes import Failure
 from .conclusion import Resolution, resolution
 from .delivery import Delivery
@@ -24,6 +24,9 @@ _FIRST_BACKOFF_SECONDS = 0.1
 _LONGEST_BACKOFF_SECONDS = 5.0
 #: Outcomes take no more of one message than this, since heartbeats travel in it too.
 _MESSAGE_BYTES_MAX = BYTES_MAX // 2
+#: What the server says when a request itself is at fault, not the moment or the way there.
+_OF_THE_REQUEST = (InvalidArgument, MessageTooLarge, PayloadTooLarge)
+_OF_THE_REQUEST_CODES = (StatusCode.INVALID_ARGUMENT, StatusCode.RESOURCE_EXHAUSTED, StatusCode.OUT_OF_RANGE)
 
 
 class Letter:
@@ -113,15 +116,19 @@ class Outbox:
         else:
             self._settled(letter.delivery)
 
-    def call_failed(self, numbers: Iterable[int], error: RdqError) -> None:
-        """The call that carried these was refused, or got no answer."""
-        letters = [letter for number in numbers if (letter := self._flying.pop(number, None))]
-        for letter in letters:
-            if error.retryable or len(letters) == 1:
+    def call_failed(self, numbers: Sequence[int], error: RdqError) -> None:
+        """The call that carried these was refused, or got no answer. That says nothing of the outcomes themselves, but
+        for one that went alone in a request which the server found at fault."""
+        for number in numbers:
+            letter = self._flying.pop(number, None)
+            if letter is None:
+                continue
+            if len(numbers) == 1 and isinstance(error, _OF_THE_REQUEST):
                 self._refuse(letter, error)
             else:
-                letter.alone = True
-                self._put(letter)
+                # What stands before the server refuses large requests, too, in its own words.
+                letter.alone = letter.alone or error.code in _OF_THE_REQUEST_CODES
+                self._send_later(letter)
 
     def stream_ended(self, numbers: Iterable[int], *, alone: bool) -> None:
         """The stream that carried these ended, and they have no answer.
@@ -160,8 +167,7 @@ class Outbox:
     def _refuse(self, letter: Letter, error: RdqError) -> None:
         delivery = letter.delivery
         if error.retryable:
-            timer = asyncio.get_running_loop().call_later(letter.backoff.next(), self._again, letter)
-            self._later[letter] = timer
+            self._send_later(letter)
         elif isinstance(error, NotFound) and letter.sends > 1:
             # It was done before, and the task is gone since.
             self._settled(delivery)
@@ -177,6 +183,10 @@ class Outbox:
         else:
             _LOG.error("task %s: its failure was refused too (%s), its lease will run out", delivery.id, error.reason)
             self._settled(delivery)
+
+    def _send_later(self, letter: Letter) -> None:
+        timer = asyncio.get_running_loop().call_later(letter.backoff.next(), self._again, letter)
+        self._later[letter] = timer
 
     def _again(self, letter: Letter) -> None:
         del self._later[letter]
