@@ -218,8 +218,11 @@ class Retries:
 
 def retry_delay(error: RdqError, backoff: Backoff) -> float | None:
     """How long to wait, in seconds, before the same call is made again; None if it must not be."""
-    if not error.retryable:
-        return None
+    return delay_after(error, backoff) if error.retryable else None
+
+
+def delay_after(error: RdqError, backoff: Backoff) -> float:
+    """How long to wait after an error, in seconds."""
     delay = backoff.next()
     if error.retry_after is not None:
         # Not earlier than asked, and not all at that moment.

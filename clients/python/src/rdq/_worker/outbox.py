@@ -13,6 +13,7 @@ from grpc import StatusCode
 from .. import _status
 from .._backoff import Backoff
 from .._batches import BYTES_MAX, FRAME_BYTES, ITEMS_MAX
+from .._connection import delay_after
 from .._stubs.v1 import task_service_pb2
 from ..errors import InvalidArgument, MessageTooLarge, NotFound, PayloadTooLarge, RdqError, StaleClaim
 from ..outcomes import Failure
@@ -32,7 +33,7 @@ _OF_THE_REQUEST_CODES = (StatusCode.INVALID_ARGUMENT, StatusCode.RESOURCE_EXHAUS
 class Letter:
     """One outcome on its way."""
 
-    __slots__ = ("alone", "backoff", "delivery", "refused", "resolution", "sends", "size")
+    __slots__ = ("alone", "backoff", "delivery", "not_before", "refused", "resolution", "sends", "size")
 
     def __init__(self, delivery: Delivery, resolution: Resolution) -> None:
         self.delivery = delivery
@@ -44,6 +45,8 @@ class Letter:
         self.refused = False
         #: It goes by a call of its own, since it may be what a message was refused for.
         self.alone = False
+        #: It waits until the moment that the server named.
+        self.not_before = False
         self.backoff = Backoff(_FIRST_BACKOFF_SECONDS, _LONGEST_BACKOFF_SECONDS)
 
 
@@ -128,7 +131,7 @@ class Outbox:
             else:
                 # What stands before the server refuses large requests, too, in its own words.
                 letter.alone = letter.alone or error.code in _OF_THE_REQUEST_CODES
-                self._send_later(letter)
+                self._send_later(letter, error)
 
     def stream_ended(self, numbers: Iterable[int], *, alone: bool) -> None:
         """The stream that carried these ended, and they have no answer.
@@ -144,8 +147,10 @@ class Outbox:
                 self._put(letter)
 
     def hurry(self) -> None:
-        """There is a new way to the server: what waits for a better moment goes now."""
+        """There is a new way to the server: what waits for a better moment goes now, if the server named none."""
         for letter, timer in list(self._later.items()):
+            if letter.not_before:
+                continue
             timer.cancel()
             del self._later[letter]
             self._put(letter)
@@ -167,7 +172,7 @@ class Outbox:
     def _refuse(self, letter: Letter, error: RdqError) -> None:
         delivery = letter.delivery
         if error.retryable:
-            self._send_later(letter)
+            self._send_later(letter, error)
         elif isinstance(error, NotFound) and letter.sends > 1:
             # It was done before, and the task is gone since.
             self._settled(delivery)
@@ -184,9 +189,10 @@ class Outbox:
             _LOG.error("task %s: its failure was refused too (%s), its lease will run out", delivery.id, error.reason)
             self._settled(delivery)
 
-    def _send_later(self, letter: Letter) -> None:
-        timer = asyncio.get_running_loop().call_later(letter.backoff.next(), self._again, letter)
-        self._later[letter] = timer
+    def _send_later(self, letter: Letter, error: RdqError) -> None:
+        letter.not_before = error.retry_after is not None
+        delay = delay_after(error, letter.backoff)
+        self._later[letter] = asyncio.get_running_loop().call_later(delay, self._again, letter)
 
     def _again(self, letter: Letter) -> None:
         del self._later[letter]
