@@ -210,7 +210,7 @@ async def test_version_mismatch(scene: Scene) -> None:
 async def test_execution_timeout(scene: Scene) -> None:
     """The handler is stopped, and the attempt is `rdq.Timeout`."""
     client = scene.client
-    await client.put_queue("slow", rdq.QueueConfig(timeout=timedelta(seconds=2), max_attempts=1))
+    await client.put_queue("slow", rdq.QueueConfig(timeout=timedelta(seconds=6), max_attempts=1))
     stopped: list[rdq.StopReason | None] = []
 
     async def run(job: rdq.Job) -> bytes:

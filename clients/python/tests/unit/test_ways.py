@@ -216,6 +216,45 @@ async def test_a_call_that_fails_makes_no_failure_of_a_success(
     assert (task.status, task.result) == (rdq.TaskStatus.SUCCEEDED, b"kept")
 
 
+@pytest.mark.parametrize("by", ["failure", "timeout"])
+async def test_progress_is_kept_before_the_failure_though_heartbeats_fail(server: Server, by: str) -> None:
+    """The lease is so long that its next heartbeat would come far too late for this test."""
+    began = threading.Event()
+    seen: list[bytes] = []
+
+    async def run(job: rdq.Job) -> None:
+        seen.append(job.progress)
+        if job.attempt_no == 1:
+            job.set_progress("so far")
+            began.set()
+            if by == "failure":
+                raise OSError("not yet")
+            try:
+                await asyncio.Event().wait()
+            finally:
+                job.set_progress("too late")
+
+    async with (
+        rdq.Client(server.target) as client,
+        Relay(server.target, refused={"ExtendLeases": AWAY} if by == "failure" else None) as relay,
+        rdq.Client(relay.target) as through,
+    ):
+        timeout = timedelta(seconds=10) if by == "timeout" else None
+        await client.put_queue("work", rdq.QueueConfig(timeout=timeout, initial_backoff=timedelta(milliseconds=10)))
+        worker = rdq.Worker(through, ["work"], receive="claim_due", lease=timedelta(hours=1))
+        worker.add_handler("run", run)
+        async with worker:
+            admission = await client.enqueue("work", "run")
+            await until("it runs", began.is_set)
+            if by == "failure":
+                await until("it is repeated", lambda: relay.called["ExtendLeases"] >= 2)
+                relay.refused.clear()
+            (task,) = await finished(client, admission.id)
+    assert seen == [b"", b"so far"]
+    errors = [attempt.error.type for attempt in task.attempts if attempt.error is not None]
+    assert errors == ["rdq.Timeout" if by == "timeout" else "OSError"]
+
+
 async def test_an_outcome_whose_answer_was_lost_is_sent_again(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     """Of a task that is kept, and of one that is forgotten at once, whose repetition is NOT_FOUND."""
     client = scene.client

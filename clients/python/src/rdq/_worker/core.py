@@ -119,7 +119,9 @@ class Core:
         loop = asyncio.get_running_loop()
         timeout = timeout_in(claimed, delivery.lease)
         if timeout is not None:
-            delivery.timeout_timer = loop.call_later(timeout, self._timed_out, delivery)
+            # It may have waited for a handler to end.
+            timeout -= time.monotonic() - delivery.arrived
+            delivery.timeout_timer = loop.call_later(max(0.0, timeout), self._timed_out, delivery)
         self._running += 1
         delivery.running = True
         run = delivery.run = start(found, job, self._threads)
@@ -152,7 +154,7 @@ class Core:
             timeout = delivery.claimed.execution_timeout.ToTimedelta()
             error = Failure(f"the handler was stopped after {timeout}", type="rdq.Timeout")
             # At once, since the server hands the task out again when the time is over.
-            self._conclude(delivery, resolution(delivery.id, delivery.token, error))
+            self._end(delivery, error)
 
     # ---- Ending.
 
@@ -175,6 +177,7 @@ class Core:
         if not delivery.held or delivery.pending or delivery.new_progress() is None:
             return False
         delivery.pending = True
+        delivery.last_progress = delivery.new_progress()
         delivery.deferred = how
         self.keeper.beat_now(delivery)
         return True

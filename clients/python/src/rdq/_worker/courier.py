@@ -155,8 +155,8 @@ class Courier:
         request = task_service_pb2.ExtendLeasesRequest(leases=[beat for _, beat in beats])
         try:
             response = await self._connection.once(lambda channel: channel.tasks.ExtendLeases, request, TRY_SECONDS_MAX)
-        except RdqError:
-            keeper.unanswered(number for number, _ in beats)
+        except RdqError as error:
+            keeper.unanswered((number for number, _ in beats), error)
             return
         for (number, _), result in zip(beats, response.results, strict=True):
             keeper.answered(number, result)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 
+from .._backoff import Backoff
 from .._stubs.v1 import task_service_pb2
 from .._time import seconds
 from ..job import Job
 from .conclusion import Resolution
 from .handlers import Ended
+
+_FIRST_BACKOFF_SECONDS = 0.1
+_LONGEST_BACKOFF_SECONDS = 5.0
 
 
 class Delivery:
@@ -19,6 +23,8 @@ class Delivery:
     """
 
     __slots__ = (
+        "arrived",
+        "beat_backoff",
         "beat_timer",
         "claimed",
         "deferred",
@@ -27,6 +33,7 @@ class Delivery:
         "id",
         "job",
         "kept_progress",
+        "last_progress",
         "lease",
         "lease_ends",
         "pending",
@@ -48,6 +55,8 @@ class Delivery:
         self.token = claimed.claim_token
         self.generation = claimed.generation
         remaining = seconds(claimed.lease_remaining)
+        #: When it came, by the monotonic clock.
+        self.arrived = arrived
         #: The whole lease, in seconds.
         self.lease = max(_whole_lease(claimed), remaining)
         #: When it ends, by the monotonic clock.
@@ -61,6 +70,10 @@ class Delivery:
         self.pending = False
         #: How it ends, once its progress is kept.
         self.deferred: Resolution | None = None
+        #: That progress: what a handler that was stopped sets later is nobody's.
+        self.last_progress: bytes | None = None
+        #: Of its heartbeats, while `deferred` waits for one.
+        self.beat_backoff = Backoff(_FIRST_BACKOFF_SECONDS, _LONGEST_BACKOFF_SECONDS)
         #: The handler has begun, and not ended.
         self.running = False
         self.run: asyncio.Future[Ended] | None = None
@@ -75,7 +88,7 @@ class Delivery:
 
     def new_progress(self) -> bytes | None:
         """What the handler set last, if the server does not have it."""
-        progress = self.job._progress
+        progress = self.job._progress if self.deferred is None else self.last_progress
         return None if progress is self.kept_progress else progress
 
     def may_start(self) -> bool:
