@@ -163,7 +163,8 @@ class Job:
         """Does nothing while the handler may go on.
 
         Raises:
-            Stopped: the handler is to stop, and nothing that it returns or raises will count.
+            Stopped: the handler is to stop. Nothing that it returns or raises counts any more, but for a result that
+                it returns within a second when the worker shuts down.
         """
         if self._stop_reason is not None:
             raise Stopped(self._stop_reason)

@@ -22,6 +22,8 @@ from .client import Client
 _LOG = logging.getLogger("rdq.worker")
 #: After the grace, answers to the last outcomes are awaited for so long, in seconds.
 _LAST_ANSWERS_SECONDS = 5.0
+#: When nothing is held, the end of the stream is awaited for so long, in seconds.
+_STREAM_ENDS_SECONDS = 1.0
 _CONCURRENCY_MAX = 10_000
 
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
@@ -119,10 +121,11 @@ class Worker:
 
     async def stop(self, grace: timedelta | None = None) -> None:
         """Drains: nothing more is claimed, and what did not start is given back at once. Handlers go on, their leases
-        extended, until they end or the grace is over; then they are stopped and their claims given back.
+        extended, until they end or the grace is over; then they are stopped and their claims given back, but for one
+        that returns its result within a second.
 
-        Returns when every outcome is answered, or 5 s after the grace. Safe to repeat: a later call may shorten the
-        grace, and waits for the same end.
+        Returns when nothing is held and every outcome is answered, or 5 s after the grace. Safe to repeat: a later
+        call may shorten the grace, and waits for the same end.
 
         Args:
             grace: In place of the worker's own.
@@ -236,9 +239,14 @@ class _Running:
             self._over.set_result(None)
 
     async def _all_done(self) -> None:
-        # A claim may arrive as long as the stream is open: only after its end does idle mean idle.
-        await asyncio.wait({self._receiving})
-        await self._core.idle.wait()
+        # A claim may arrive as long as the stream is open: only after its end does idle mean idle. A server that does
+        # not end it when asked is out of reach.
+        idle = self._core.idle
+        while True:
+            await idle.wait()
+            await asyncio.wait({self._receiving}, timeout=_STREAM_ENDS_SECONDS)
+            if idle.is_set():
+                return
 
     def _one_ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled() or (error := task.exception()) is None or self._over.done():

@@ -75,6 +75,7 @@ async def test_drain_grace_over(scene: Scene) -> None:
             await pause(job, Signal())
         except STOPPED:
             stopped.append(job.stop_reason)
+            raise
         return b"not to be kept"
 
     async def again(job: rdq.Job) -> bytes:

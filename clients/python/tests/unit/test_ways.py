@@ -11,6 +11,7 @@ import sys
 import threading
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -24,7 +25,7 @@ from rdq._worker import receiver
 
 from ..harness.proxy import Proxy
 from ..harness.relay import Relay
-from ..harness.scene import Scene, Signal, pause
+from ..harness.scene import STOPPED, Scene, Signal, pause
 from ..harness.server import Server
 from ..harness.waiting import finished, until, until_async
 
@@ -396,6 +397,47 @@ async def test_stop_returns_though_the_server_is_away(scene: Scene) -> None:
         await until("it runs", began.is_set)
         await asyncio.to_thread(scene.server.kill)
         await worker.stop()
+
+
+async def test_stop_returns_at_once_though_nothing_comes_through(scene: Scene) -> None:
+    """Nothing is held, and the grace is far longer than this test may take."""
+
+    async def run(job: rdq.Job) -> str:
+        return "done"
+
+    async with Proxy(scene.server.port) as proxy:
+        async with scene.worker("work", {"run": run}, target=proxy.target, grace=timedelta(hours=1)) as worker:
+            admission = await scene.client.enqueue("work", "run")
+            await finished(scene.client, admission.id)
+            await until("all is answered", lambda: _is_idle(worker))
+            proxy.up.shut()
+            proxy.down.shut()
+            await asyncio.wait_for(worker.stop(), 90)
+
+
+def _is_idle(worker: Any) -> bool:
+    inner = worker.plain._worker if hasattr(worker, "plain") else worker
+    return bool(inner._running._core.idle.is_set())
+
+
+async def test_a_result_after_the_grace_counts(scene: Scene) -> None:
+    """If its claim was not given back yet."""
+    began = Signal()
+
+    async def run(job: rdq.Job) -> str:
+        began.set()
+        try:
+            await pause(job, Signal())
+        except STOPPED:
+            assert job.stop_reason is rdq.StopReason.SHUTDOWN
+        return "just done"
+
+    async with scene.worker("work", {"run": run}) as worker:
+        admission = await scene.client.enqueue("work", "run")
+        await until("it runs", began.is_set)
+        await worker.stop(timedelta(0))
+    task = await scene.client.get(admission.id)
+    assert (task.status, task.result) == (rdq.TaskStatus.SUCCEEDED, b"just done")
 
 
 async def test_a_worker_starts_once_and_again_after_its_stop(scene: Scene) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from .._stubs.v1 import task_service_pb2
 from ..job import StopReason
-from ..outcomes import Failure, Outcome, Permanent
+from ..outcomes import Failure, Outcome, Permanent, Success
 from .conclusion import OutcomeMapper, Resolution, outcome_of, release, resolution
 from .delivery import Delivery, timeout_in
 from .handlers import Ended, Handlers, NoSuchVersion, Unroutable, start
@@ -135,7 +135,13 @@ class Core:
         if job.stop_reason is None:
             self._end(delivery, outcome_of(job, _how(run), self._settings.outcome_mapper))
         elif job.stop_reason is StopReason.SHUTDOWN:
-            self._give_back(delivery)
+            outcome = None
+            if not run.cancelled() and run.exception() is None and run.result().error is None:
+                outcome = outcome_of(job, run.result(), self._settings.outcome_mapper)
+            if isinstance(outcome, Success):
+                self._end(delivery, outcome)  # which does nothing if the claim was given back
+            else:
+                self._give_back(delivery)
         elif not run.cancelled():
             run.exception()  # It is told to nobody, so it is not to be warned of.
         self._retire(delivery)
