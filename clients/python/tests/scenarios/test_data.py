@@ -7,7 +7,6 @@ from datetime import timedelta
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
@@ -15,6 +14,7 @@ import rdq
 from rdq._stubs.v1 import task_pb2
 
 from ..harness.scene import Scene
+from ..harness.spans import handled, tracer_provider
 from ..harness.waiting import finished, in_status, until
 
 TEXT = "🚀 ñ مرحبا שלום 漢字 \u200f\u202e e\u0301"
@@ -116,7 +116,7 @@ async def test_trace_context(scene: Scene) -> None:
     """The producer's trace is the handler's, unless the producer set another; without a span nothing is added."""
     client = scene.client
     spans = InMemorySpanExporter()
-    _provider().add_span_processor(SimpleSpanProcessor(spans))
+    tracer_provider().add_span_processor(SimpleSpanProcessor(spans))
     tracer = trace.get_tracer("test")
     inner: dict[str, trace.SpanContext] = {}
     headers: dict[str, dict[str, str]] = {}
@@ -141,10 +141,10 @@ async def test_trace_context(scene: Scene) -> None:
             ids += [admission.id for admission in many if isinstance(admission, rdq.Admission)]
         ids.append((await client.enqueue("traced", "run", "none")).id)
         await finished(client, *ids)
-        await until("every span has ended", lambda: len(_handled(spans)) == 5)
+        await until("every span has ended", lambda: len(handled(spans)) == 5)
 
     context = producer.get_span_context()
-    ours = {span.attributes["rdq.task_id"]: span for span in _handled(spans) if span.attributes}
+    ours = {span.attributes["rdq.task_id"]: span for span in handled(spans) if span.attributes}
     for name, id in zip(("one", "many"), ids, strict=False):
         assert inner[name].trace_id == context.trace_id
         span = ours[id]
@@ -158,15 +158,3 @@ async def test_trace_context(scene: Scene) -> None:
     assert ours[ids[3]].status.status_code is trace.StatusCode.ERROR
     assert headers["none"] == {}
     assert inner["none"].trace_id != context.trace_id
-
-
-def _provider() -> TracerProvider:
-    provider = trace.get_tracer_provider()
-    if not isinstance(provider, TracerProvider):
-        provider = TracerProvider()
-        trace.set_tracer_provider(provider)
-    return provider
-
-
-def _handled(spans: InMemorySpanExporter) -> list[ReadableSpan]:
-    return [span for span in spans.get_finished_spans() if span.name == "rdq.handle"]

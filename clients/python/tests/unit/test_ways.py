@@ -17,6 +17,10 @@ import grpc
 import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.rpc import error_details_pb2, status_pb2
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import rdq
 import rdq.sync
@@ -27,6 +31,7 @@ from ..harness.proxy import Proxy
 from ..harness.relay import Relay
 from ..harness.scene import STOPPED, Scene, Signal, pause
 from ..harness.server import Server
+from ..harness.spans import handled, tracer_provider
 from ..harness.waiting import finished, until, until_async
 
 
@@ -287,6 +292,42 @@ async def test_an_outcome_whose_answer_was_lost_is_sent_again(scene: Scene, capl
                 await worker.stop()
     assert [record.message for record in caplog.records] == []
     assert (await client.get(kept.id)).result == b"kept"
+
+
+async def test_a_span_tells_of_failures_by_their_type_alone(scene: Scene) -> None:
+    """Of what becomes a failure or a dead letter, by the mapper's word too; a message may quote a payload."""
+    spans = InMemorySpanExporter()
+    tracer_provider().add_span_processor(SimpleSpanProcessor(spans))
+    queue = f"spans-{scene.variant}"
+    snoozed: list[str] = []
+
+    async def run(job: rdq.Job) -> object:
+        if job.text == "snooze" and not snoozed:
+            snoozed.append(job.id)
+            raise rdq.Snooze(timedelta(0))
+        if job.text == "raise":
+            raise ValueError(f"secret {job.text}")
+        if job.text == "return":
+            return rdq.Permanent(ValueError("secret"), type="smtp.550")
+        return "mapped" if job.text == "map" else None
+
+    def mapper(job: rdq.Job, value: Any, error: BaseException | None) -> rdq.Outcome | None:
+        return rdq.Permanent(KeyError("secret")) if value == "mapped" else None
+
+    async with scene.worker(queue, {"run": run}, outcome_mapper=mapper):
+        for text in ("snooze", "raise", "return", "map", "well"):
+            admission = await scene.client.enqueue(queue, "run", text, id=f"{queue}-{text}", max_attempts=1)
+            await finished(scene.client, admission.id)
+        await until("every span has ended", lambda: len(_of_queue(spans, queue)) == 6)
+    ended = _of_queue(spans, queue)
+    failed = {id: span.status.description for id, span in ended if span.status.status_code is trace.StatusCode.ERROR}
+    assert failed == {f"{queue}-raise": "ValueError", f"{queue}-return": "smtp.550", f"{queue}-map": "KeyError"}
+    assert not [span for _, span in ended if "secret" in span.to_json()]
+
+
+def _of_queue(spans: InMemorySpanExporter, queue: str) -> list[tuple[object, ReadableSpan]]:
+    told = [(span.attributes or {}, span) for span in handled(spans)]
+    return [(attributes["rdq.task_id"], span) for attributes, span in told if attributes["rdq.queue"] == queue]
 
 
 async def test_a_silent_stream_is_dropped(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .._stubs.v1 import task_service_pb2
+from .._tracing import HandlerSpan
 from ..job import StopReason
 from ..outcomes import Failure, Outcome, Permanent, Success
 from .conclusion import OutcomeMapper, Resolution, outcome_of, release, resolution
@@ -21,6 +22,7 @@ from .threads import Threads
 _LOG = logging.getLogger("rdq.worker")
 #: A handler that is stopped by a shutdown has so long, in seconds, to end before its claim is given back.
 _STOPPING_SECONDS = 1.0
+_TIMEOUT = "rdq.Timeout"
 
 _STOP_REASONS = {"CANCELLED": StopReason.CANCELLED, "EXPIRED": StopReason.EXPIRED}
 
@@ -124,16 +126,18 @@ class Core:
             delivery.timeout_timer = loop.call_later(max(0.0, timeout), self._timed_out, delivery)
         self._running += 1
         delivery.running = True
-        run = delivery.run = start(found, job, self._threads)
-        run.add_done_callback(lambda _: self._ended(delivery, run))
+        span = HandlerSpan(job)
+        run = delivery.run = start(found, job, self._threads, span)
+        run.add_done_callback(lambda _: self._ended(delivery, run, span))
 
-    def _ended(self, delivery: Delivery, run: asyncio.Future[Ended]) -> None:
+    def _ended(self, delivery: Delivery, run: asyncio.Future[Ended], span: HandlerSpan) -> None:
         self._running -= 1
         delivery.running = False
         delivery.run = None
         job = delivery.job
+        error_type = ""
         if job.stop_reason is None:
-            self._end(delivery, outcome_of(job, _how(run), self._settings.outcome_mapper))
+            error_type = self._end(delivery, outcome_of(job, _how(run), self._settings.outcome_mapper))
         elif job.stop_reason is StopReason.SHUTDOWN:
             outcome = None
             if not run.cancelled() and run.exception() is None and run.result().error is None:
@@ -142,8 +146,11 @@ class Core:
                 self._end(delivery, outcome)  # which does nothing if the claim was given back
             else:
                 self._give_back(delivery)
-        elif not run.cancelled():
-            run.exception()  # It is told to nobody, so it is not to be warned of.
+        else:
+            error_type = _TIMEOUT if job.stop_reason is StopReason.TIMEOUT else ""
+            if not run.cancelled():
+                run.exception()  # It is told to nobody, so it is not to be warned of.
+        span.end(error_type)
         self._retire(delivery)
 
     def _stop(self, delivery: Delivery, reason: StopReason) -> None:
@@ -158,20 +165,22 @@ class Core:
         if delivery.running and delivery.held and not delivery.pending:
             self._stop(delivery, StopReason.TIMEOUT)
             timeout = delivery.claimed.execution_timeout.ToTimedelta()
-            error = Failure(f"the handler was stopped after {timeout}", type="rdq.Timeout")
+            error = Failure(f"the handler was stopped after {timeout}", type=_TIMEOUT)
             # At once, since the server hands the task out again when the time is over.
             self._end(delivery, error)
 
     # ---- Ending.
 
-    def _end(self, delivery: Delivery, outcome: Outcome) -> None:
+    def _end(self, delivery: Delivery, outcome: Outcome) -> str:
+        """Ends a claim in this way; answers the error type of a failure or dead letter, empty for all else."""
         try:
             how = resolution(delivery.id, delivery.token, outcome)
         except Exception as error:  # an outcome made of what cannot be sent
             how = resolution(delivery.id, delivery.token, Failure(error))
-        if how.WhichOneof("call") != "complete" and self._keep_progress_first(delivery, how):
-            return
-        self._conclude(delivery, how)
+        if how.WhichOneof("call") == "complete" or not self._keep_progress_first(delivery, how):
+            self._conclude(delivery, how)
+        failed = how.dead_letter if how.HasField("dead_letter") else how.fail
+        return failed.attempt.error.type
 
     def _give_back(self, delivery: Delivery) -> None:
         how = release(delivery.id, delivery.token)

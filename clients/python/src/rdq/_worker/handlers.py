@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from .._tracing import handling
+from .._tracing import HandlerSpan
 from ..job import Job
 from .threads import Threads
 
@@ -83,17 +83,17 @@ class Handlers:
         return versions[None] if None in versions else next(reversed(versions.values()))
 
 
-def start(found: Found, job: Job, threads: Threads) -> asyncio.Future[Ended]:
+def start(found: Found, job: Job, threads: Threads, span: HandlerSpan) -> asyncio.Future[Ended]:
     """Runs a handler: a coroutine function as a task, which can be cancelled, a plain one in a thread."""
     if found.is_async:
-        return asyncio.ensure_future(_run_async(found.handler, job))
+        return asyncio.ensure_future(_run_async(found.handler, job, span))
     context = contextvars.copy_context()
-    return threads.submit(lambda: context.run(_run_plain, found.handler, job))
+    return threads.submit(lambda: context.run(_run_plain, found.handler, job, span))
 
 
-async def _run_async(handler: Callable[[Job], Awaitable[Any]], job: Job) -> Ended:
+async def _run_async(handler: Callable[[Job], Awaitable[Any]], job: Job, span: HandlerSpan) -> Ended:
     try:
-        with handling(job):
+        with span.current():
             return Ended(value=await handler(job))
     except (asyncio.CancelledError, KeyboardInterrupt):
         raise
@@ -101,9 +101,9 @@ async def _run_async(handler: Callable[[Job], Awaitable[Any]], job: Job) -> Ende
         return Ended(error=error)
 
 
-def _run_plain(handler: Handler, job: Job) -> Ended:
+def _run_plain(handler: Handler, job: Job, span: HandlerSpan) -> Ended:
     try:
-        with handling(job):
+        with span.current():
             return Ended(value=handler(job))
     except BaseException as error:
         return Ended(error=error)
