@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .job import Job
+    from .claim import Claim
 
 try:
     from opentelemetry import trace
@@ -35,15 +35,15 @@ class HandlerSpan:
     What a handler raises may quote a payload, so the span is told its type alone; the task's history has the rest.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, claim: Claim) -> None:
         self._span: trace.Span | None = None
         if _propagator is not None:
-            carrier = {name: job.headers[name] for name in _HEADERS if name in job.headers}
+            carrier = {name: claim.headers[name] for name in _HEADERS if name in claim.headers}
             self._span = trace.get_tracer("rdq").start_span(
                 "rdq.handle",
                 context=_propagator.extract(carrier),
                 kind=trace.SpanKind.CONSUMER,
-                attributes={"rdq.queue": job.queue, "rdq.task_id": job.id, "rdq.attempt": job.attempt_no},
+                attributes={"rdq.queue": claim.queue, "rdq.task_id": claim.id, "rdq.attempt": claim.attempt_no},
             )
 
     def current(self) -> AbstractContextManager[object]:

@@ -33,7 +33,7 @@ class Worker:
     """Runs handlers for the tasks of some queues.
 
     Register handlers, then `run`, or use it as a context manager. A coroutine function runs on the event loop and is
-    stopped by `asyncio.CancelledError`; a plain function runs in a thread and is told by `Job.cancelled`. An event
+    stopped by `asyncio.CancelledError`; a plain function runs in a thread and is told by `Claim.cancelled`. An event
     loop that a handler blocks extends no lease.
 
     Args:
@@ -84,7 +84,7 @@ class Worker:
         return self._settings.worker_id
 
     def handler(self, handler_ref: str, *, version: str | None = None) -> Callable[[AnyHandler], AnyHandler]:
-        """Registers the function that it decorates, which is given a `Job`, for a `handler_ref`.
+        """Registers the function that it decorates, which is given a `Claim`, for a `handler_ref`.
 
         What the function returns (bytes, text or None) is the task's result, at most 64 KiB; what it raises is a
         failure. `Success`, `Failure`, `Permanent`, `Retryable`, `RetryAfter` and `Snooze` say more, raised or returned.

@@ -24,13 +24,13 @@ async def test_unicode_and_binary(scene: Scene) -> None:
     """Emoji, right-to-left text and all 256 bytes in payload, headers, ids and errors come back as they were."""
     client = scene.client
     queue, ref, id = f"queue {TEXT}", f"handler {TEXT}", f"id {TEXT}"
-    jobs: list[rdq.Job] = []
+    claims: list[rdq.Claim] = []
 
-    async def run(job: rdq.Job) -> bytes:
-        jobs.append(job)
-        if job.attempt_no == 1:
+    async def run(claim: rdq.Claim) -> bytes:
+        claims.append(claim)
+        if claim.attempt_no == 1:
             raise rdq.Failure(f"message {TEXT} \ud800", type=f"type {TEXT}", detail=f"detail {TEXT}")
-        return job.payload[::-1]
+        return claim.payload[::-1]
 
     await client.put_queue(queue, rdq.QueueConfig(initial_backoff=timedelta(milliseconds=10)))
     async with scene.worker(queue, {ref: run}):
@@ -46,12 +46,12 @@ async def test_unicode_and_binary(scene: Scene) -> None:
         (task,) = await finished(client, id)
 
     assert admission.id == task.id == id
-    job = jobs[0]
-    assert (job.id, job.queue, job.handler_ref) == (id, queue, ref)
-    assert (job.payload, job.content_type) == (bytes(range(256)), f"text/{TEXT}")
-    assert job.headers == {f"key {TEXT}": f"value {TEXT}"}
-    assert job.handler_version == f"version {TEXT}"
-    assert task.headers == job.headers
+    claim = claims[0]
+    assert (claim.id, claim.queue, claim.handler_ref) == (id, queue, ref)
+    assert (claim.payload, claim.content_type) == (bytes(range(256)), f"text/{TEXT}")
+    assert claim.headers == {f"key {TEXT}": f"value {TEXT}"}
+    assert claim.handler_version == f"version {TEXT}"
+    assert task.headers == claim.headers
     assert task.result == bytes(reversed(range(256)))
     error = task.attempts[0].error
     assert error is not None
@@ -67,8 +67,8 @@ async def test_huge_payload(scene: Scene) -> None:
     largest = 2 << 20
     await client.put_queue("huge", rdq.QueueConfig(max_payload_bytes=largest))
 
-    async def digest(job: rdq.Job) -> bytes:
-        return hashlib.sha256(job.payload).digest()
+    async def digest(claim: rdq.Claim) -> bytes:
+        return hashlib.sha256(claim.payload).digest()
 
     payloads = [bytes([n]) * largest for n in range(5)]
     tasks = [rdq.NewTask(queue="huge", handler_ref="digest", payload=payload) for payload in payloads]
@@ -94,9 +94,9 @@ async def test_unknown_fields(scene: Scene) -> None:
     extra = field + task_pb2.Task(attempts=[carried]).SerializeToString()
     seen: list[bytes] = []
 
-    async def run(job: rdq.Job) -> None:
-        seen.append(job.task.raw)
-        if job.task.redrive_count == 0:
+    async def run(claim: rdq.Claim) -> None:
+        seen.append(claim.task.raw)
+        if claim.task.redrive_count == 0:
             raise rdq.Permanent("not now")
 
     async with scene.worker("new", {"run": run}):
@@ -121,10 +121,10 @@ async def test_trace_context(scene: Scene) -> None:
     inner: dict[str, trace.SpanContext] = {}
     headers: dict[str, dict[str, str]] = {}
 
-    async def run(job: rdq.Job) -> None:
-        inner[job.text] = trace.get_current_span().get_span_context()
-        headers[job.text] = dict(job.headers)
-        if job.text == "fails":
+    async def run(claim: rdq.Claim) -> None:
+        inner[claim.text] = trace.get_current_span().get_span_context()
+        headers[claim.text] = dict(claim.headers)
+        if claim.text == "fails":
             raise rdq.Permanent("no")
 
     own = f"00-{'1' * 32}-{'2' * 16}-01"

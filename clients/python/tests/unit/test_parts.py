@@ -195,8 +195,8 @@ def test_a_timeout_counts_from_the_claim() -> None:
 def test_which_handler() -> None:
     handlers = Handlers()
     for version in ("1", "2"):
-        handlers.add("send", version, lambda job: None)
-    handlers.add("call", None, lambda job: None)
+        handlers.add("send", version, lambda claim: None)
+    handlers.add("call", None, lambda claim: None)
 
     def find(ref: str, version: str | None, exact: bool = False) -> object:
         return handlers.find(ref, version, exact=exact)
@@ -213,14 +213,14 @@ def test_which_handler() -> None:
     with pytest.raises(Unroutable):
         find("other", None)
     with pytest.raises(ValueError, match="already"):
-        handlers.add("call", None, lambda job: None)
+        handlers.add("call", None, lambda claim: None)
     with pytest.raises(TypeError):
         handlers.add("x", None, "not a function")  # type: ignore[arg-type]
 
 
 def conclude(ended: Ended) -> task_service_pb2.Resolution:
-    job = rdq.Job(task_service_pb2.ClaimedTask(), 0.0)
-    return resolution("id", b"token", outcome_of(job, ended, None))
+    claim = rdq.Claim(task_service_pb2.ClaimedTask(), 0.0)
+    return resolution("id", b"token", outcome_of(claim, ended, None))
 
 
 def test_outcomes_may_be_returned_as_well_as_raised() -> None:
@@ -264,9 +264,9 @@ def test_an_error_whose_text_cannot_be_read_is_still_told() -> None:
 
 def test_the_representation_of_a_task_tells_no_content() -> None:
     claimed = task_service_pb2.ClaimedTask(task=task_pb2.Task(id="i", payload=b"secret", headers={"k": "secret"}))
-    job = rdq.Job(claimed, 0.0)
-    assert "secret" not in repr(job)
-    assert "secret" not in repr(job.task)
+    claim = rdq.Claim(claimed, 0.0)
+    assert "secret" not in repr(claim)
+    assert "secret" not in repr(claim.task)
     assert "secret" not in repr(rdq.NewTask(queue="q", handler_ref="h", payload="secret", headers={"k": "secret"}))
 
 

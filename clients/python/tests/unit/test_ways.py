@@ -51,9 +51,9 @@ async def test_a_plain_handler_of_an_asyncio_worker_runs_in_a_thread(server: Ser
         worker = rdq.Worker(client, ["work"])
 
         @worker.handler("plain")
-        def plain(job: rdq.Job) -> str:
+        def plain(claim: rdq.Claim) -> str:
             seen.append(threading.current_thread())
-            return job.text
+            return claim.text
 
         async with worker:
             admission = await client.enqueue("work", "plain", "text")
@@ -69,10 +69,10 @@ async def test_an_async_handler_of_a_plain_worker_runs_on_the_loop(server: Serve
             worker = rdq.sync.Worker(client, ["work"])
 
             @worker.handler("coroutine")
-            async def coroutine(job: rdq.Job) -> str:
+            async def coroutine(claim: rdq.Claim) -> str:
                 await asyncio.sleep(0)
                 with pytest.raises(RuntimeError, match="wait for itself"):
-                    client.get(job.id)
+                    client.get(claim.id)
                 return threading.current_thread().name
 
             with worker:
@@ -177,7 +177,7 @@ async def test_outcomes_of_a_refused_kind_are_sent_again(scene: Scene) -> None:
     """With unary calls alone: the outcome and the heartbeats get through once the server answers again."""
     away = (grpc.StatusCode.UNAVAILABLE, details("STORAGE_UNAVAILABLE"))
 
-    async def run(job: rdq.Job) -> str:
+    async def run(claim: rdq.Claim) -> str:
         return "kept"
 
     async with Relay(scene.server.target, refused={"ResolveBatch": away, "ExtendLeases": away}) as relay:
@@ -213,7 +213,7 @@ async def test_a_call_that_fails_makes_no_failure_of_a_success(
         rdq.Client(relay.target) as through,
     ):
         worker = rdq.Worker(through, ["work"], receive="claim_due")
-        worker.add_handler("run", lambda job: "kept")
+        worker.add_handler("run", lambda claim: "kept")
         async with worker:
             admission = await client.enqueue("work", "run")
             await until("it is repeated", lambda: relay.called["ResolveBatch"] >= 2)
@@ -228,17 +228,17 @@ async def test_progress_is_kept_before_the_failure_though_heartbeats_fail(server
     began = threading.Event()
     seen: list[bytes] = []
 
-    async def run(job: rdq.Job) -> None:
-        seen.append(job.progress)
-        if job.attempt_no == 1:
-            job.set_progress("so far")
+    async def run(claim: rdq.Claim) -> None:
+        seen.append(claim.progress)
+        if claim.attempt_no == 1:
+            claim.set_progress("so far")
             began.set()
             if by == "failure":
                 raise OSError("not yet")
             try:
                 await asyncio.Event().wait()
             finally:
-                job.set_progress("too late")
+                claim.set_progress("too late")
 
     async with (
         rdq.Client(server.target) as client,
@@ -268,9 +268,9 @@ async def test_an_outcome_whose_answer_was_lost_is_sent_again(scene: Scene, capl
     go_on = Signal()
     running: list[str] = []
 
-    async def run(job: rdq.Job) -> str:
-        running.append(job.id)
-        await pause(job, go_on)
+    async def run(claim: rdq.Claim) -> str:
+        running.append(claim.id)
+        await pause(claim, go_on)
         return "kept"
 
     with caplog.at_level(logging.WARNING, "rdq"):
@@ -301,17 +301,17 @@ async def test_a_span_tells_of_failures_by_their_type_alone(scene: Scene) -> Non
     queue = f"spans-{scene.variant}"
     snoozed: list[str] = []
 
-    async def run(job: rdq.Job) -> object:
-        if job.text == "snooze" and not snoozed:
-            snoozed.append(job.id)
+    async def run(claim: rdq.Claim) -> object:
+        if claim.text == "snooze" and not snoozed:
+            snoozed.append(claim.id)
             raise rdq.Snooze(timedelta(0))
-        if job.text == "raise":
-            raise ValueError(f"secret {job.text}")
-        if job.text == "return":
+        if claim.text == "raise":
+            raise ValueError(f"secret {claim.text}")
+        if claim.text == "return":
             return rdq.Permanent(ValueError("secret"), type="smtp.550")
-        return "mapped" if job.text == "map" else None
+        return "mapped" if claim.text == "map" else None
 
-    def mapper(job: rdq.Job, value: Any, error: BaseException | None) -> rdq.Outcome | None:
+    def mapper(claim: rdq.Claim, value: Any, error: BaseException | None) -> rdq.Outcome | None:
         return rdq.Permanent(KeyError("secret")) if value == "mapped" else None
 
     async with scene.worker(queue, {"run": run}, outcome_mapper=mapper):
@@ -333,7 +333,7 @@ def _of_queue(spans: InMemorySpanExporter, queue: str) -> list[tuple[object, Rea
 async def test_a_silent_stream_is_dropped(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receiver, "SILENCE_SECONDS_MAX", 1.0)
 
-    async def run(job: rdq.Job) -> str:
+    async def run(claim: rdq.Claim) -> str:
         return "done"
 
     async with Proxy(scene.server.port) as proxy:
@@ -352,9 +352,9 @@ async def test_a_server_that_drains_loses_nothing(scene: Scene) -> None:
     go_on = Signal()
     running: list[str] = []
 
-    async def run(job: rdq.Job) -> str:
-        running.append(job.id)
-        await pause(job, go_on)
+    async def run(claim: rdq.Claim) -> str:
+        running.append(claim.id)
+        await pause(claim, go_on)
         return "done"
 
     async with scene.worker("work", {"run": run}, concurrency=2):
@@ -376,9 +376,9 @@ async def test_an_outcome_reaches_a_server_that_drains(
     client = scene.client
     go_on, began = Signal(), Signal()
 
-    async def run(job: rdq.Job) -> str:
+    async def run(claim: rdq.Claim) -> str:
         began.set()
-        await pause(job, go_on)
+        await pause(claim, go_on)
         return "done"
 
     caplog.set_level(logging.INFO, "rdq")
@@ -404,10 +404,10 @@ async def test_an_outcome_reaches_a_server_that_drains(
 
 
 async def test_nothing_that_a_user_sent_is_logged(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
-    async def run(job: rdq.Job) -> bytes:
-        job.set_progress("secret")
-        if job.attempt_no == 1:
-            raise ValueError(job.text)
+    async def run(claim: rdq.Claim) -> bytes:
+        claim.set_progress("secret")
+        if claim.attempt_no == 1:
+            raise ValueError(claim.text)
         return b"secret" * 20_000
 
     with caplog.at_level(logging.DEBUG):
@@ -429,7 +429,7 @@ async def test_nothing_that_a_user_sent_is_logged(scene: Scene, caplog: pytest.L
 async def test_stop_returns_though_the_server_is_away(scene: Scene) -> None:
     began = threading.Event()
 
-    async def run(job: rdq.Job) -> str:
+    async def run(claim: rdq.Claim) -> str:
         began.set()
         return "never told"
 
@@ -443,7 +443,7 @@ async def test_stop_returns_though_the_server_is_away(scene: Scene) -> None:
 async def test_stop_returns_at_once_though_nothing_comes_through(scene: Scene) -> None:
     """Nothing is held, and the grace is far longer than this test may take."""
 
-    async def run(job: rdq.Job) -> str:
+    async def run(claim: rdq.Claim) -> str:
         return "done"
 
     async with Proxy(scene.server.port) as proxy:
@@ -465,12 +465,12 @@ async def test_a_result_after_the_grace_counts(scene: Scene) -> None:
     """If its claim was not given back yet."""
     began = Signal()
 
-    async def run(job: rdq.Job) -> str:
+    async def run(claim: rdq.Claim) -> str:
         began.set()
         try:
-            await pause(job, Signal())
+            await pause(claim, Signal())
         except STOPPED:
-            assert job.stop_reason is rdq.StopReason.SHUTDOWN
+            assert claim.stop_reason is rdq.StopReason.SHUTDOWN
         return "just done"
 
     async with scene.worker("work", {"run": run}) as worker:
@@ -482,7 +482,7 @@ async def test_a_result_after_the_grace_counts(scene: Scene) -> None:
 
 
 async def test_a_worker_starts_once_and_again_after_its_stop(scene: Scene) -> None:
-    async def run(job: rdq.Job) -> str:
+    async def run(claim: rdq.Claim) -> str:
         return "done"
 
     async with scene.worker("work", {"run": run}) as worker:
@@ -497,10 +497,10 @@ async def test_a_worker_starts_once_and_again_after_its_stop(scene: Scene) -> No
 
 
 async def test_a_handler_that_exits_or_cancels_itself_fails(scene: Scene) -> None:
-    async def leave(job: rdq.Job) -> None:
+    async def leave(claim: rdq.Claim) -> None:
         sys.exit(3)
 
-    async def cancel(job: rdq.Job) -> None:
+    async def cancel(claim: rdq.Claim) -> None:
         raise asyncio.CancelledError
 
     async with scene.worker("work", {"leave": leave, "cancel": cancel}):
@@ -515,7 +515,7 @@ import {module} as api, rdq, sys, time, asyncio
 
 def plain(worker):
     @worker.handler("run")
-    def run(job):
+    def run(claim):
         print("began", flush=True)
         sys.stdin.readline()
         return b"ended in order"
@@ -573,7 +573,7 @@ def test_it_works_without_opentelemetry(tmp_path: Path, server: Server) -> None:
         "import rdq.sync\n"
         f"with rdq.sync.Client('{server.target}') as client:\n"
         "    worker = rdq.sync.Worker(client, ['work'])\n"
-        "    worker.add_handler('run', lambda job: str(dict(job.headers)))\n"
+        "    worker.add_handler('run', lambda claim: str(dict(claim.headers)))\n"
         "    with worker:\n"
         "        id = client.enqueue('work', 'run').id\n"
         "        while not (task := client.get(id)).finished_at:\n"

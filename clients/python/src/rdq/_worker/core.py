@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from .._stubs.v1 import task_service_pb2
 from .._tracing import HandlerSpan
-from ..job import StopReason
+from ..claim import StopReason
 from ..outcomes import Failure, Outcome, Permanent, Success
 from .conclusion import OutcomeMapper, Resolution, outcome_of, release, resolution
 from .delivery import Delivery, timeout_in
@@ -104,14 +104,14 @@ class Core:
             self._start(delivery)
 
     def _start(self, delivery: Delivery) -> None:
-        claimed, job = delivery.claimed, delivery.job
+        claimed, claim = delivery.claimed, delivery.claim
         if not delivery.may_start():
             _LOG.warning("task %s: its lease is all but over before it began, it is given back", delivery.id)
             self._give_back(delivery)
             return
         exact = claimed.version_mismatch == task_service_pb2.HANDLER_VERSION_MISMATCH_DEAD_LETTER
         try:
-            found = self._handlers.find(job.handler_ref, job.handler_version, exact=exact)
+            found = self._handlers.find(claim.handler_ref, claim.handler_version, exact=exact)
         except Unroutable as error:
             self._end(delivery, Permanent(str(error), type="rdq.Unroutable"))
             return
@@ -126,38 +126,38 @@ class Core:
             delivery.timeout_timer = loop.call_later(max(0.0, timeout), self._timed_out, delivery)
         self._running += 1
         delivery.running = True
-        span = HandlerSpan(job)
-        run = delivery.run = start(found, job, self._threads, span)
+        span = HandlerSpan(claim)
+        run = delivery.run = start(found, claim, self._threads, span)
         run.add_done_callback(lambda _: self._ended(delivery, run, span))
 
     def _ended(self, delivery: Delivery, run: asyncio.Future[Ended], span: HandlerSpan) -> None:
         self._running -= 1
         delivery.running = False
         delivery.run = None
-        job = delivery.job
+        claim = delivery.claim
         error_type = ""
-        if job.stop_reason is None:
-            error_type = self._end(delivery, outcome_of(job, _how(run), self._settings.outcome_mapper))
-        elif job.stop_reason is StopReason.SHUTDOWN:
+        if claim.stop_reason is None:
+            error_type = self._end(delivery, outcome_of(claim, _how(run), self._settings.outcome_mapper))
+        elif claim.stop_reason is StopReason.SHUTDOWN:
             outcome = None
             if not run.cancelled() and run.exception() is None and run.result().error is None:
-                outcome = outcome_of(job, run.result(), self._settings.outcome_mapper)
+                outcome = outcome_of(claim, run.result(), self._settings.outcome_mapper)
             if isinstance(outcome, Success):
                 self._end(delivery, outcome)  # which does nothing if the claim was given back
             else:
                 self._give_back(delivery)
         else:
-            error_type = _TIMEOUT if job.stop_reason is StopReason.TIMEOUT else ""
+            error_type = _TIMEOUT if claim.stop_reason is StopReason.TIMEOUT else ""
             if not run.cancelled():
                 run.exception()  # It is told to nobody, so it is not to be warned of.
         span.end(error_type)
         self._retire(delivery)
 
     def _stop(self, delivery: Delivery, reason: StopReason) -> None:
-        if not delivery.running or delivery.job.stop_reason is not None:
+        if not delivery.running or delivery.claim.stop_reason is not None:
             return
         _LOG.info("task %s: its handler is stopped (%s)", delivery.id, reason.value)
-        delivery.job._stop(reason)
+        delivery.claim._stop(reason)
         if isinstance(delivery.run, asyncio.Task):
             delivery.run.cancel(reason.value)
 

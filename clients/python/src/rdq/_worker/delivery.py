@@ -8,7 +8,7 @@ import time
 from .._backoff import Backoff
 from .._stubs.v1 import task_service_pb2
 from .._time import seconds
-from ..job import Job
+from ..claim import Claim
 from .conclusion import Resolution
 from .handlers import Ended
 
@@ -26,12 +26,12 @@ class Delivery:
         "arrived",
         "beat_backoff",
         "beat_timer",
+        "claim",
         "claimed",
         "deferred",
         "generation",
         "held",
         "id",
-        "job",
         "kept_progress",
         "last_progress",
         "lease",
@@ -61,7 +61,7 @@ class Delivery:
         self.lease = max(_whole_lease(claimed), remaining)
         #: When it ends, by the monotonic clock.
         self.lease_ends = arrived + remaining
-        self.job = Job(claimed, self.lease_ends)
+        self.claim = Claim(claimed, self.lease_ends)
         #: The progress that the server has from this attempt.
         self.kept_progress: bytes | None = None
         #: The claim is this worker's, as far as it knows.
@@ -84,11 +84,11 @@ class Delivery:
     def extended(self, remaining: float) -> None:
         """The lease has so much left, in seconds."""
         self.lease_ends = time.monotonic() + remaining
-        self.job._lease_ends = self.lease_ends
+        self.claim._lease_ends = self.lease_ends
 
     def new_progress(self) -> bytes | None:
         """What the handler set last, if the server does not have it."""
-        progress = self.job._progress if self.deferred is None else self.last_progress
+        progress = self.claim._progress if self.deferred is None else self.last_progress
         return None if progress is self.kept_progress else progress
 
     def may_start(self) -> bool:

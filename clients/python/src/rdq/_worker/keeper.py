@@ -49,7 +49,7 @@ class Keeper:
 
     def keep(self, delivery: Delivery) -> None:
         """Begins: the first heartbeat is at a third of the lease."""
-        elapsed = delivery.lease - delivery.job.lease_remaining.total_seconds()
+        elapsed = delivery.lease - delivery.claim.lease_remaining.total_seconds()
         self._schedule(delivery, delivery.lease / 3 - elapsed)
 
     def beat_now(self, delivery: Delivery) -> None:
