@@ -38,11 +38,11 @@ async def main(server: str) -> None:
         worker = rdq.Worker(client, ["mail"], concurrency=4)
 
         @worker.handler("send")
-        async def send(job: rdq.Job) -> str:
-            to = json.loads(job.payload)["to"]
+        async def send(claim: rdq.Claim) -> str:
+            to = json.loads(claim.payload)["to"]
             if to.startswith("nobody"):
                 raise rdq.Permanent("no such mailbox", type="smtp.550")
-            if to.startswith("busy") and job.attempt_no == 1:
+            if to.startswith("busy") and claim.attempt_no == 1:
                 raise MailServerDown("try later")
             return f"sent to {to}"
 

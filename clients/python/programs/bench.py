@@ -33,7 +33,7 @@ async def tasks_per_second(server: str, count: int) -> float:
         worker = rdq.Worker(client, [queue], concurrency=CONCURRENCY)
 
         @worker.handler("nothing")
-        async def nothing(job: rdq.Job) -> None:
+        async def nothing(claim: rdq.Claim) -> None:
             nonlocal began, handled
             if handled == 0:
                 began = time.perf_counter()

@@ -43,10 +43,10 @@ async def work(server: str, queue: str, count: int) -> int:
     failure: list[str] = []
     over = asyncio.Event()
 
-    def count_end(job: rdq.Job, value: object, error: BaseException | None) -> None:
+    def count_end(claim: rdq.Claim, value: object, error: BaseException | None) -> None:
         nonlocal succeeded
         if error is not None:
-            failure.append(f"{job.id}: {error}")
+            failure.append(f"{claim.id}: {error}")
         else:
             succeeded += 1
         if failure or succeeded == count:
@@ -56,12 +56,12 @@ async def work(server: str, queue: str, count: int) -> int:
         worker = rdq.Worker(client, [queue], outcome_mapper=count_end)
 
         @worker.handler(HANDLER)
-        async def echo(job: rdq.Job) -> bytes:
-            if job.payload != payload_of(job.id):
-                raise rdq.Permanent(f"the payload differs: {job.payload.hex()}")
-            if job.headers.get("greeting") != GREETING or not job.headers.get("language"):
-                raise rdq.Permanent(f"the headers differ: {job.headers}")
-            return hashlib.sha256(job.payload).digest()
+        async def echo(claim: rdq.Claim) -> bytes:
+            if claim.payload != payload_of(claim.id):
+                raise rdq.Permanent(f"the payload differs: {claim.payload.hex()}")
+            if claim.headers.get("greeting") != GREETING or not claim.headers.get("language"):
+                raise rdq.Permanent(f"the headers differ: {claim.headers}")
+            return hashlib.sha256(claim.payload).digest()
 
         async with worker:
             try:

@@ -5,10 +5,10 @@ Start with `Client` to produce, and with `Worker` to work.
 
 from ._worker.conclusion import OutcomeMapper
 from ._worker.handlers import Handler
+from .claim import Claim, Stopped, StopReason
 from .client import Admissions, Client
 from .errors import *  # noqa: F403  each reason of the contract
 from .errors import __all__ as _errors
-from .job import Job, Stopped, StopReason
 from .outcomes import Failure, Outcome, Permanent, Retryable, RetryAfter, Snooze, Success
 from .queues import Queue, QueueConfig, VersionMismatch
 from .tasks import (
@@ -41,7 +41,7 @@ __all__ = [
     "DlqFilter",
     "Failure",
     "Handler",
-    "Job",
+    "Claim",
     "NewTask",
     "Outcome",
     "OutcomeMapper",

@@ -149,44 +149,80 @@ class Connection:
                 self.give_up(channel)
             raise _status.of_call(error) from None
 
-    async def call(self, method: Callable[[Channel], UnaryMethod[Request, Answer]], request: Request) -> Answer:
+    def retries(self) -> Retries:
+        """The tries of one call, whose deadline begins now."""
+        return Retries(self._deadline)
+
+    async def call(
+        self,
+        method: Callable[[Channel], UnaryMethod[Request, Answer]],
+        request: Request,
+        retries: Retries | None = None,
+    ) -> Answer:
         """Makes a call until it is answered, or the deadline is over.
 
         Args:
             method: Which one.
             request: What to send; the same each time, so it must be safe to repeat.
+            retries: Of several calls that share one deadline; those of this call alone if None.
 
         Raises:
             RdqError: what the last try brought.
         """
-        return await self.retry(lambda timeout: self.once(method, request, timeout))
+        return await self.retry(lambda timeout: self.once(method, request, timeout), retries)
 
-    async def retry(self, once: Callable[[float], Awaitable[Answer]]) -> Answer:
+    async def retry(self, once: Callable[[float], Awaitable[Answer]], retries: Retries | None = None) -> Answer:
         """Tries until it succeeds, a retry cannot help, or the deadline is over.
 
         Args:
             once: One try, given its timeout in seconds.
+            retries: As in `call`.
 
         Raises:
             RdqError: what the last try brought.
         """
-        loop = asyncio.get_running_loop()
-        end = loop.time() + self._deadline
-        backoff = Backoff(_FIRST_BACKOFF_SECONDS, _LONGEST_BACKOFF_SECONDS)
+        if retries is None:
+            retries = self.retries()
         while True:
             try:
-                return await once(min(TRY_SECONDS_MAX, end - loop.time()))
+                return await once(retries.timeout())
             except RdqError as error:
-                delay = retry_delay(error, backoff)
-                if delay is None or loop.time() + delay >= end:
+                if not await retries.wait(error):
                     raise
-                await asyncio.sleep(delay)
+
+
+class Retries:
+    """The tries of one call: how long each may take, and the waits between them."""
+
+    def __init__(self, deadline: float) -> None:
+        """
+        Args:
+            deadline: For all of them, in seconds from now.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._end = self._loop.time() + deadline
+        self._backoff = Backoff(_FIRST_BACKOFF_SECONDS, _LONGEST_BACKOFF_SECONDS)
+
+    def timeout(self) -> float:
+        """How long the next try may take, in seconds."""
+        return min(TRY_SECONDS_MAX, self._end - self._loop.time())
+
+    async def wait(self, error: RdqError) -> bool:
+        """Waits for the next try's time; False, at once, if there is none."""
+        delay = retry_delay(error, self._backoff)
+        if delay is None or self._loop.time() + delay >= self._end:
+            return False
+        await asyncio.sleep(delay)
+        return True
 
 
 def retry_delay(error: RdqError, backoff: Backoff) -> float | None:
     """How long to wait, in seconds, before the same call is made again; None if it must not be."""
-    if not error.retryable:
-        return None
+    return delay_after(error, backoff) if error.retryable else None
+
+
+def delay_after(error: RdqError, backoff: Backoff) -> float:
+    """How long to wait after an error, in seconds."""
     delay = backoff.next()
     if error.retry_after is not None:
         # Not earlier than asked, and not all at that moment.

@@ -100,14 +100,9 @@ def status(value: int) -> TaskStatus:
         return TaskStatus.UNKNOWN
 
 
-def admission(message: task_service_pb2.EnqueueResponse, *, own_id: bool) -> Admission:
-    """What became of a task.
-
-    Args:
-        message: The answer.
-        own_id: The client made the id: whatever admitted it was an earlier try of the same call.
-    """
-    return Admission(id=message.id, created=message.created or own_id, status=status(message.status))
+def admission(message: task_service_pb2.EnqueueResponse) -> Admission:
+    """What became of a task."""
+    return Admission(id=message.id, created=message.created, status=status(message.status))
 
 
 def dlq_filter(where: DlqFilter | None) -> task_service_pb2.DlqFilter | None:

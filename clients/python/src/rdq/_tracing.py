@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .job import Job
+    from .claim import Claim
 
 try:
     from opentelemetry import trace
@@ -29,29 +29,36 @@ def with_trace(headers: Mapping[str, str]) -> Mapping[str, str]:
     return {**headers, **carrier} if carrier else headers
 
 
-def handling(job: Job) -> AbstractContextManager[object]:
-    """A span `rdq.handle` around a handler, with the producer's span as its parent."""
-    if _propagator is None:
-        return nullcontext()
-    return _span(job)
+class HandlerSpan:
+    """A span `rdq.handle` of one handler, with the producer's span as its parent.
 
+    What a handler raises may quote a payload, so the span is told its type alone; the task's history has the rest.
+    """
 
-@contextmanager
-def _span(job: Job) -> Iterator[None]:
-    assert _propagator is not None
-    carrier = {name: job.headers[name] for name in _HEADERS if name in job.headers}
-    attributes: dict[str, str | int] = {"rdq.queue": job.queue, "rdq.task_id": job.id, "rdq.attempt": job.attempt_no}
-    with trace.get_tracer("rdq").start_as_current_span(
-        "rdq.handle",
-        context=_propagator.extract(carrier),
-        kind=trace.SpanKind.CONSUMER,
-        attributes=attributes,
-        # What a handler raises may quote a payload; the task's history has it.
-        record_exception=False,
-        set_status_on_exception=False,
-    ) as span:
-        try:
-            yield
-        except Exception as error:
-            span.set_status(trace.StatusCode.ERROR, type(error).__name__)
-            raise
+    def __init__(self, claim: Claim) -> None:
+        self._span: trace.Span | None = None
+        if _propagator is not None:
+            carrier = {name: claim.headers[name] for name in _HEADERS if name in claim.headers}
+            self._span = trace.get_tracer("rdq").start_span(
+                "rdq.handle",
+                context=_propagator.extract(carrier),
+                kind=trace.SpanKind.CONSUMER,
+                attributes={"rdq.queue": claim.queue, "rdq.task_id": claim.id, "rdq.attempt": claim.attempt_no},
+            )
+
+    def current(self) -> AbstractContextManager[object]:
+        """Makes it the active span of the handler, in whatever thread that runs."""
+        if self._span is None:
+            return nullcontext()
+        return trace.use_span(self._span, end_on_exit=False, record_exception=False, set_status_on_exception=False)
+
+    def end(self, error_type: str = "") -> None:
+        """Ends it.
+
+        Args:
+            error_type: Of the failure or dead letter that the attempt ended as; empty if it ended as neither.
+        """
+        if self._span is not None:
+            if error_type:
+                self._span.set_status(trace.StatusCode.ERROR, error_type)
+            self._span.end()

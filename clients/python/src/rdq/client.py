@@ -139,7 +139,7 @@ class Client:
         )
         request = task_service_pb2.EnqueueRequest(task=_envelope(new))
         response = await self._connection.call(lambda channel: channel.tasks.Enqueue, request)
-        return _convert.admission(response, own_id=not new.id)
+        return _convert.admission(response)
 
     async def enqueue_many(self, tasks: Iterable[NewTask]) -> Admissions:
         """Enqueues many tasks, in as few requests as they fit in, in order.
@@ -149,32 +149,50 @@ class Client:
 
         Returns:
             For each task, in order, its admission or why it was refused. One that is refused does not hold back the
-            others; once the server cannot be reached, all that are left have that error.
+            others; one refused only for the moment is sent again, within the deadline of its request. Once the server
+            cannot be reached for a whole deadline, all that are left have that error.
         """
         answers: Admissions = []
         waiting = (_Item.of(new) for new in tasks)
         lost: RdqError | None = None
         for batch in batches(waiting, _Item.size, ITEMS_MAX, BYTES_MAX):
             sent = [item.message for item in batch if item.message is not None]
-            results: Sequence[task_service_pb2.EnqueueResult] = ()
-            refused = lost
-            if sent and refused is None:
-                try:
-                    request = task_service_pb2.EnqueueBatchRequest(tasks=sent)
-                    response = await self._connection.call(lambda channel: channel.tasks.EnqueueBatch, request)
-                    results = response.results
-                except RdqError as error:
-                    refused = error
-                    lost = error if error.retryable else None
+            if sent and lost is None:
+                results, lost = await self._admit(sent)
+            else:
+                results = [lost] * len(sent) if lost is not None else []
             each = iter(results)
-            for item in batch:
-                if item.error is not None:
-                    answers.append(item.error)
-                elif refused is not None:
-                    answers.append(refused)
-                else:
-                    answers.append(_enqueue_result(next(each), own_id=item.own_id))
+            answers += [item.error if item.error is not None else next(each) for item in batch]
         return answers
+
+    async def _admit(self, tasks: Sequence[task_pb2.Task]) -> tuple[Admissions, RdqError | None]:
+        """Sends one request, and again what of it was refused only for the moment, within one deadline.
+
+        Returns:
+            An answer for each; and the error with which the server turned out to be out of reach, if it did.
+        """
+        retries = self._connection.retries()
+        answers: Admissions = []
+        asked: Sequence[int] = range(len(tasks))
+        while True:
+            request = task_service_pb2.EnqueueBatchRequest(tasks=[tasks[n] for n in asked])
+            try:
+                response = await self._connection.call(lambda channel: channel.tasks.EnqueueBatch, request, retries)
+            except RdqError as error:
+                if not answers:
+                    return [error] * len(tasks), error if error.retryable else None
+                for n in asked:
+                    answers[n] = error
+                return answers, error if error.retryable else None
+            if not answers:
+                answers = [_enqueue_result(result) for result in response.results]
+            else:
+                for n, result in zip(asked, response.results, strict=True):
+                    answers[n] = _enqueue_result(result)
+            refused = {n: answer for n in asked if isinstance(answer := answers[n], RdqError) and answer.retryable}
+            if not refused or not await retries.wait(next(iter(refused.values()))):
+                return answers, None
+            asked = list(refused)
 
     # ---- The operator's half.
 
@@ -484,19 +502,18 @@ class Client:
 class _Item:
     """One task of `enqueue_many`: what to send of it, or why it cannot be sent."""
 
-    def __init__(self, message: task_pb2.Task | None, error: RdqError | None, own_id: bool) -> None:
+    def __init__(self, message: task_pb2.Task | None, error: RdqError | None) -> None:
         self.message = message
         self.error = error
-        self.own_id = own_id
 
     @classmethod
     def of(cls, new: NewTask) -> _Item:
         try:
-            return cls(_envelope(new), None, not new.id)
+            return cls(_envelope(new), None)
         except (TypeError, ValueError) as error:
             refused = InvalidArgument(str(error), code=grpc.StatusCode.INVALID_ARGUMENT)
             refused.__cause__ = error
-            return cls(None, refused, False)
+            return cls(None, refused)
 
     def size(self) -> int:
         return self.message.ByteSize() if self.message is not None else 0
@@ -509,10 +526,10 @@ def _envelope(new: NewTask) -> task_pb2.Task:
     return _convert.new_task(new, new.id or new_task_id())
 
 
-def _enqueue_result(result: task_service_pb2.EnqueueResult, *, own_id: bool) -> Admission | RdqError:
+def _enqueue_result(result: task_service_pb2.EnqueueResult) -> Admission | RdqError:
     if result.HasField("error"):
         return _status.of_item(result.error)
-    return _convert.admission(result.enqueued, own_id=own_id)
+    return _convert.admission(result.enqueued)
 
 
 def _selector(ids: Iterable[str] | None, where: DlqFilter | None, all: bool) -> task_service_pb2.Selector:

@@ -82,7 +82,8 @@ class Admission:
 
     Attributes:
         id: The task's id.
-        created: True if this call admitted it, False if it was there already.
+        created: True if it was new to the server; False if it was there already, by an earlier call or by an earlier
+            try of this one, whose answer was lost.
         status: Where it stands now.
     """
 

@@ -22,6 +22,8 @@ from .client import Client
 _LOG = logging.getLogger("rdq.worker")
 #: After the grace, answers to the last outcomes are awaited for so long, in seconds.
 _LAST_ANSWERS_SECONDS = 5.0
+#: When nothing is held, the end of the stream is awaited for so long, in seconds.
+_STREAM_ENDS_SECONDS = 1.0
 _CONCURRENCY_MAX = 10_000
 
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
@@ -31,7 +33,7 @@ class Worker:
     """Runs handlers for the tasks of some queues.
 
     Register handlers, then `run`, or use it as a context manager. A coroutine function runs on the event loop and is
-    stopped by `asyncio.CancelledError`; a plain function runs in a thread and is told by `Job.cancelled`. An event
+    stopped by `asyncio.CancelledError`; a plain function runs in a thread and is told by `Claim.cancelled`. An event
     loop that a handler blocks extends no lease.
 
     Args:
@@ -82,7 +84,7 @@ class Worker:
         return self._settings.worker_id
 
     def handler(self, handler_ref: str, *, version: str | None = None) -> Callable[[AnyHandler], AnyHandler]:
-        """Registers the function that it decorates, which is given a `Job`, for a `handler_ref`.
+        """Registers the function that it decorates, which is given a `Claim`, for a `handler_ref`.
 
         What the function returns (bytes, text or None) is the task's result, at most 64 KiB; what it raises is a
         failure. `Success`, `Failure`, `Permanent`, `Retryable`, `RetryAfter` and `Snooze` say more, raised or returned.
@@ -119,10 +121,11 @@ class Worker:
 
     async def stop(self, grace: timedelta | None = None) -> None:
         """Drains: nothing more is claimed, and what did not start is given back at once. Handlers go on, their leases
-        extended, until they end or the grace is over; then they are stopped and their claims given back.
+        extended, until they end or the grace is over; then they are stopped and their claims given back, but for one
+        that returns its result within a second.
 
-        Returns when every outcome is answered, or 5 s after the grace. Safe to repeat: a later call may shorten the
-        grace, and waits for the same end.
+        Returns when nothing is held and every outcome is answered, or 5 s after the grace. Safe to repeat: a later
+        call may shorten the grace, and waits for the same end.
 
         Args:
             grace: In place of the worker's own.
@@ -236,9 +239,14 @@ class _Running:
             self._over.set_result(None)
 
     async def _all_done(self) -> None:
-        # A claim may arrive as long as the stream is open: only after its end does idle mean idle.
-        await asyncio.wait({self._receiving})
-        await self._core.idle.wait()
+        # A claim may arrive as long as the stream is open: only after its end does idle mean idle. A server that does
+        # not end it when asked is out of reach.
+        idle = self._core.idle
+        while True:
+            await idle.wait()
+            await asyncio.wait({self._receiving}, timeout=_STREAM_ENDS_SECONDS)
+            if idle.is_set():
+                return
 
     def _one_ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled() or (error := task.exception()) is None or self._over.done():

@@ -9,6 +9,8 @@ from types import TracebackType
 import grpc
 import grpc.aio
 
+from rdq._stubs.v1 import task_service_pb2
+
 #: Sees an answer of a method, and may change it.
 Change = Callable[[str, bytes], bytes]
 
@@ -40,6 +42,8 @@ class Relay(grpc.GenericRpcHandler):
         self.port = 0
         #: The last name of each method that was called, and how often.
         self.called: Counter[str] = Counter()
+        #: How many outcomes were acknowledged by a stream.
+        self.acknowledged = 0
 
     @property
     def target(self) -> str:
@@ -81,6 +85,8 @@ class Relay(grpc.GenericRpcHandler):
             call = forwarded(requests)
             try:
                 async for answer in call:
+                    if name == "Work":
+                        self._look(answer)
                     yield self._change(name, answer) if self._change is not None else answer
             except grpc.aio.AioRpcError as error:
                 await context.abort(error.code(), error.details() or "", tuple(error.trailing_metadata()))
@@ -88,3 +94,6 @@ class Relay(grpc.GenericRpcHandler):
                 call.cancel()
 
         return grpc.stream_stream_rpc_method_handler(forward)
+
+    def _look(self, answer: bytes) -> None:
+        self.acknowledged += len(task_service_pb2.WorkResponse.FromString(answer).outcome_acks)

@@ -19,7 +19,7 @@ from .server import Server
 
 Variant: TypeAlias = Literal["asyncio", "plain"]
 #: A handler as scenarios write it.
-TestHandler: TypeAlias = Callable[[rdq.Job], Coroutine[Any, Any, Any]]
+TestHandler: TypeAlias = Callable[[rdq.Claim], Coroutine[Any, Any, Any]]
 
 #: What a handler sees when it is stopped while it pauses.
 STOPPED = (asyncio.CancelledError, rdq.Stopped)
@@ -123,8 +123,8 @@ class Signal:
 class _Pause:
     """Waits, as each variant does it."""
 
-    def __init__(self, job: rdq.Job, signal: Signal) -> None:
-        self.job = job
+    def __init__(self, claim: rdq.Claim, signal: Signal) -> None:
+        self.claim = claim
         self.signal = signal
 
     def __await__(self) -> Generator[Any, None, None]:
@@ -142,20 +142,20 @@ class _Pause:
     def block(self) -> None:
         """The plain way."""
         while not self.signal.is_set():
-            self.job.cancelled.wait(0.01)
-            self.job.raise_if_cancelled()
+            self.claim.cancelled.wait(0.01)
+            self.claim.raise_if_cancelled()
 
 
-async def pause(job: rdq.Job, signal: Signal) -> None:
+async def pause(claim: rdq.Claim, signal: Signal) -> None:
     """In a handler: waits for a signal, or to be stopped as the variant does it."""
-    await _Pause(job, signal)
+    await _Pause(claim, signal)
 
 
-def driven(handler: TestHandler) -> Callable[[rdq.Job], Any]:
+def driven(handler: TestHandler) -> Callable[[rdq.Claim], Any]:
     """The handler as a plain function."""
 
-    def run(job: rdq.Job) -> Any:
-        coroutine = handler(job)
+    def run(claim: rdq.Claim) -> Any:
+        coroutine = handler(claim)
         stopped: rdq.Stopped | None = None
         try:
             while True:

@@ -21,12 +21,12 @@ async def test_lease_extended(scene: Scene) -> None:
     go_on = Signal()
     runs: list[str] = []
 
-    async def long(job: rdq.Job) -> str:
+    async def long(claim: rdq.Claim) -> str:
         runs.append("first")
-        await pause(job, go_on)
+        await pause(claim, go_on)
         return "once"
 
-    async def other(job: rdq.Job) -> str:
+    async def other(claim: rdq.Claim) -> str:
         runs.append("second")
         return "twice"
 
@@ -59,19 +59,19 @@ async def test_lease_lost_mid_handler(scene: Scene) -> None:
     stopped: list[tuple[str, rdq.StopReason | None]] = []
     ended_early = Signal()
 
-    async def cut_off(job: rdq.Job) -> str:
-        began.append(job.id)
+    async def cut_off(claim: rdq.Claim) -> str:
+        began.append(claim.id)
         try:
-            await pause(job, end_early if job.id == "early" else Signal())
+            await pause(claim, end_early if claim.id == "early" else Signal())
         except STOPPED:
-            stopped.append((job.id, job.stop_reason))
+            stopped.append((claim.id, claim.stop_reason))
         else:
             ended_early.set()
         return "stale"
 
-    async def other(job: rdq.Job) -> str:
-        began.append(f"{job.id} again")
-        await pause(job, go_on)
+    async def other(claim: rdq.Claim) -> str:
+        began.append(f"{claim.id} again")
+        await pause(claim, go_on)
         return "the other's"
 
     async with Proxy(scene.server.port) as proxy:
@@ -115,8 +115,8 @@ async def test_lease_all_but_gone(scene: Scene) -> None:
             late.append(claimed.generation)
         return response.SerializeToString()
 
-    async def run(job: rdq.Job) -> None:
-        runs.append(job.generation)
+    async def run(claim: rdq.Claim) -> None:
+        runs.append(claim.generation)
 
     async with Relay(scene.server.target, change=change) as relay:
         async with scene.worker("work", {"run": run}, target=relay.target, concurrency=1):
@@ -136,12 +136,12 @@ async def test_cancel_mid_handler(scene: Scene) -> None:
     began = Signal()
     stopped: list[rdq.StopReason | None] = []
 
-    async def run(job: rdq.Job) -> bytes:
+    async def run(claim: rdq.Claim) -> bytes:
         began.set()
         try:
-            await pause(job, Signal())
+            await pause(claim, Signal())
         except STOPPED:
-            stopped.append(job.stop_reason)
+            stopped.append(claim.stop_reason)
         return b"too late"
 
     async with scene.worker("work", {"run": run}):
@@ -167,16 +167,16 @@ async def test_redelivery(scene: Scene) -> None:
     began: list[int] = []
     stopped: list[tuple[int, rdq.StopReason | None]] = []
 
-    async def run(job: rdq.Job) -> str:
-        began.append(job.generation)
-        if job.generation == 1:
+    async def run(claim: rdq.Claim) -> str:
+        began.append(claim.generation)
+        if claim.generation == 1:
             try:
-                await pause(job, Signal())
+                await pause(claim, Signal())
             except STOPPED:
-                stopped.append((job.generation, job.stop_reason))
+                stopped.append((claim.generation, claim.stop_reason))
             return "the first's"
-        await pause(job, finish_second)
-        assert job.stop_reason is None
+        await pause(claim, finish_second)
+        assert claim.stop_reason is None
         return "the second's"
 
     async with Proxy(scene.server.port) as proxy:
@@ -206,14 +206,14 @@ async def test_bounded_concurrency(scene: Scene) -> None:
     most = 0
     four = Signal()
 
-    async def run(job: rdq.Job) -> None:
+    async def run(claim: rdq.Claim) -> None:
         nonlocal running, most
         with lock:
             running += 1
             most = max(most, running)
             if running == 4:
                 four.set()
-        await pause(job, four)
+        await pause(claim, four)
         with lock:
             running -= 1
 

@@ -7,7 +7,6 @@ from datetime import timedelta
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
@@ -15,6 +14,7 @@ import rdq
 from rdq._stubs.v1 import task_pb2
 
 from ..harness.scene import Scene
+from ..harness.spans import handled, tracer_provider
 from ..harness.waiting import finished, in_status, until
 
 TEXT = "🚀 ñ مرحبا שלום 漢字 \u200f\u202e e\u0301"
@@ -24,13 +24,13 @@ async def test_unicode_and_binary(scene: Scene) -> None:
     """Emoji, right-to-left text and all 256 bytes in payload, headers, ids and errors come back as they were."""
     client = scene.client
     queue, ref, id = f"queue {TEXT}", f"handler {TEXT}", f"id {TEXT}"
-    jobs: list[rdq.Job] = []
+    claims: list[rdq.Claim] = []
 
-    async def run(job: rdq.Job) -> bytes:
-        jobs.append(job)
-        if job.attempt_no == 1:
+    async def run(claim: rdq.Claim) -> bytes:
+        claims.append(claim)
+        if claim.attempt_no == 1:
             raise rdq.Failure(f"message {TEXT} \ud800", type=f"type {TEXT}", detail=f"detail {TEXT}")
-        return job.payload[::-1]
+        return claim.payload[::-1]
 
     await client.put_queue(queue, rdq.QueueConfig(initial_backoff=timedelta(milliseconds=10)))
     async with scene.worker(queue, {ref: run}):
@@ -46,12 +46,12 @@ async def test_unicode_and_binary(scene: Scene) -> None:
         (task,) = await finished(client, id)
 
     assert admission.id == task.id == id
-    job = jobs[0]
-    assert (job.id, job.queue, job.handler_ref) == (id, queue, ref)
-    assert (job.payload, job.content_type) == (bytes(range(256)), f"text/{TEXT}")
-    assert job.headers == {f"key {TEXT}": f"value {TEXT}"}
-    assert job.handler_version == f"version {TEXT}"
-    assert task.headers == job.headers
+    claim = claims[0]
+    assert (claim.id, claim.queue, claim.handler_ref) == (id, queue, ref)
+    assert (claim.payload, claim.content_type) == (bytes(range(256)), f"text/{TEXT}")
+    assert claim.headers == {f"key {TEXT}": f"value {TEXT}"}
+    assert claim.handler_version == f"version {TEXT}"
+    assert task.headers == claim.headers
     assert task.result == bytes(reversed(range(256)))
     error = task.attempts[0].error
     assert error is not None
@@ -67,8 +67,8 @@ async def test_huge_payload(scene: Scene) -> None:
     largest = 2 << 20
     await client.put_queue("huge", rdq.QueueConfig(max_payload_bytes=largest))
 
-    async def digest(job: rdq.Job) -> bytes:
-        return hashlib.sha256(job.payload).digest()
+    async def digest(claim: rdq.Claim) -> bytes:
+        return hashlib.sha256(claim.payload).digest()
 
     payloads = [bytes([n]) * largest for n in range(5)]
     tasks = [rdq.NewTask(queue="huge", handler_ref="digest", payload=payload) for payload in payloads]
@@ -94,9 +94,9 @@ async def test_unknown_fields(scene: Scene) -> None:
     extra = field + task_pb2.Task(attempts=[carried]).SerializeToString()
     seen: list[bytes] = []
 
-    async def run(job: rdq.Job) -> None:
-        seen.append(job.task.raw)
-        if job.task.redrive_count == 0:
+    async def run(claim: rdq.Claim) -> None:
+        seen.append(claim.task.raw)
+        if claim.task.redrive_count == 0:
             raise rdq.Permanent("not now")
 
     async with scene.worker("new", {"run": run}):
@@ -116,15 +116,15 @@ async def test_trace_context(scene: Scene) -> None:
     """The producer's trace is the handler's, unless the producer set another; without a span nothing is added."""
     client = scene.client
     spans = InMemorySpanExporter()
-    _provider().add_span_processor(SimpleSpanProcessor(spans))
+    tracer_provider().add_span_processor(SimpleSpanProcessor(spans))
     tracer = trace.get_tracer("test")
     inner: dict[str, trace.SpanContext] = {}
     headers: dict[str, dict[str, str]] = {}
 
-    async def run(job: rdq.Job) -> None:
-        inner[job.text] = trace.get_current_span().get_span_context()
-        headers[job.text] = dict(job.headers)
-        if job.text == "fails":
+    async def run(claim: rdq.Claim) -> None:
+        inner[claim.text] = trace.get_current_span().get_span_context()
+        headers[claim.text] = dict(claim.headers)
+        if claim.text == "fails":
             raise rdq.Permanent("no")
 
     own = f"00-{'1' * 32}-{'2' * 16}-01"
@@ -141,10 +141,10 @@ async def test_trace_context(scene: Scene) -> None:
             ids += [admission.id for admission in many if isinstance(admission, rdq.Admission)]
         ids.append((await client.enqueue("traced", "run", "none")).id)
         await finished(client, *ids)
-        await until("every span has ended", lambda: len(_handled(spans)) == 5)
+        await until("every span has ended", lambda: len(handled(spans)) == 5)
 
     context = producer.get_span_context()
-    ours = {span.attributes["rdq.task_id"]: span for span in _handled(spans) if span.attributes}
+    ours = {span.attributes["rdq.task_id"]: span for span in handled(spans) if span.attributes}
     for name, id in zip(("one", "many"), ids, strict=False):
         assert inner[name].trace_id == context.trace_id
         span = ours[id]
@@ -158,15 +158,3 @@ async def test_trace_context(scene: Scene) -> None:
     assert ours[ids[3]].status.status_code is trace.StatusCode.ERROR
     assert headers["none"] == {}
     assert inner["none"].trace_id != context.trace_id
-
-
-def _provider() -> TracerProvider:
-    provider = trace.get_tracer_provider()
-    if not isinstance(provider, TracerProvider):
-        provider = TracerProvider()
-        trace.set_tracer_provider(provider)
-    return provider
-
-
-def _handled(spans: InMemorySpanExporter) -> list[ReadableSpan]:
-    return [span for span in spans.get_finished_spans() if span.name == "rdq.handle"]

@@ -23,8 +23,8 @@ from ..harness.waiting import collect, until_async
 async def _make_dead(scene: Scene, queue: str, ids: list[str]) -> None:
     """Dead letters, each with its id's last letter as error type."""
 
-    async def die(job: rdq.Job) -> None:
-        raise rdq.Permanent("dead", type=job.id[-1])
+    async def die(claim: rdq.Claim) -> None:
+        raise rdq.Permanent("dead", type=claim.id[-1])
 
     async def all_dead() -> bool:
         (stats,) = await scene.client.stats([queue])

@@ -24,10 +24,10 @@ async def test_retry_then_success(scene: Scene) -> None:
     client = scene.client
     await client.put_queue("mail", QUICK)
 
-    async def send(job: rdq.Job) -> bytes:
-        if job.attempt_no == 1:
+    async def send(claim: rdq.Claim) -> bytes:
+        if claim.attempt_no == 1:
             raise Flaky("the first time")
-        if job.attempt_no == 2:
+        if claim.attempt_no == 2:
             raise rdq.Failure("the second time", type="http.503", detail='{"status": 503}')
         return b"sent"
 
@@ -59,8 +59,8 @@ async def test_retry_after_and_snooze(scene: Scene) -> None:
     soon = timedelta(milliseconds=10)
     runs: list[int] = []
 
-    async def send(job: rdq.Job) -> None:
-        runs.append(job.attempt_no)
+    async def send(claim: rdq.Claim) -> None:
+        runs.append(claim.attempt_no)
         if len(runs) == 1:
             raise rdq.Snooze(soon)
         if len(runs) == 2:
@@ -84,11 +84,11 @@ async def test_permanent_failure(scene: Scene) -> None:
     client = scene.client
     await client.put_queue("mail", rdq.QueueConfig(initial_backoff=timedelta(milliseconds=10), permanent=["bad.*"]))
 
-    async def send(job: rdq.Job) -> None:
+    async def send(claim: rdq.Claim) -> None:
         raise rdq.Permanent(Flaky("no such address"), type="smtp.550")
 
-    async def insist(job: rdq.Job) -> None:
-        if job.attempt_no == 1:
+    async def insist(claim: rdq.Claim) -> None:
+        if claim.attempt_no == 1:
             raise rdq.Retryable("again", type="bad.luck")
         raise rdq.Failure("for good", type="bad.luck")
 
@@ -113,13 +113,13 @@ async def test_outcome_mapper(scene: Scene) -> None:
     """A return value becomes a permanent failure, an exception a success, and the rest stays as it is."""
     client = scene.client
 
-    async def answer(job: rdq.Job) -> bytes:
-        return job.payload
+    async def answer(claim: rdq.Claim) -> bytes:
+        return claim.payload
 
-    async def fail(job: rdq.Job) -> None:
-        raise Flaky(job.text)
+    async def fail(claim: rdq.Claim) -> None:
+        raise Flaky(claim.text)
 
-    def map_outcome(job: rdq.Job, value: Any, error: BaseException | None) -> rdq.Outcome | None:
+    def map_outcome(claim: rdq.Claim, value: Any, error: BaseException | None) -> rdq.Outcome | None:
         if value == b"404":
             return rdq.Permanent("not there", type="http.404")
         if isinstance(error, Flaky) and str(error) == "done before":
@@ -158,7 +158,7 @@ async def test_unroutable(scene: Scene) -> None:
     """No handler: a dead letter, `rdq.Unroutable`."""
     client = scene.client
 
-    async def send(job: rdq.Job) -> None:
+    async def send(claim: rdq.Claim) -> None:
         raise AssertionError("this is another handler")
 
     async with scene.worker("mail", {"send": send}):
@@ -178,7 +178,7 @@ async def test_version_mismatch(scene: Scene) -> None:
     await client.put_queue("strict", rdq.QueueConfig(version_mismatch=rdq.VersionMismatch.DEAD_LETTER))
 
     def named(name: str) -> Any:
-        async def run(job: rdq.Job) -> str:
+        async def run(claim: rdq.Claim) -> str:
             return name
 
         return run
@@ -210,14 +210,14 @@ async def test_version_mismatch(scene: Scene) -> None:
 async def test_execution_timeout(scene: Scene) -> None:
     """The handler is stopped, and the attempt is `rdq.Timeout`."""
     client = scene.client
-    await client.put_queue("slow", rdq.QueueConfig(timeout=timedelta(seconds=2), max_attempts=1))
+    await client.put_queue("slow", rdq.QueueConfig(timeout=timedelta(seconds=6), max_attempts=1))
     stopped: list[rdq.StopReason | None] = []
 
-    async def run(job: rdq.Job) -> bytes:
+    async def run(claim: rdq.Claim) -> bytes:
         try:
-            await pause(job, Signal())
+            await pause(claim, Signal())
         except STOPPED:
-            stopped.append(job.stop_reason)
+            stopped.append(claim.stop_reason)
         return b"not to be kept"
 
     async with scene.worker("slow", {"run": run}):
@@ -239,21 +239,21 @@ async def test_progress_and_result(scene: Scene) -> None:
     seen: list[bytes] = []
     go_on = Signal()
 
-    async def step(job: rdq.Job) -> bytes:
-        seen.append(job.progress)
-        if job.attempt_no == 1:
-            job.set_progress("row 10")
-            job.set_progress(bytes(range(256)))
+    async def step(claim: rdq.Claim) -> bytes:
+        seen.append(claim.progress)
+        if claim.attempt_no == 1:
+            claim.set_progress("row 10")
+            claim.set_progress(bytes(range(256)))
             raise Flaky("half-way")
-        if job.attempt_no == 2:
+        if claim.attempt_no == 2:
             with pytest.raises(rdq.PayloadTooLarge):
-                job.set_progress(bytes((64 << 10) + 1))
-            job.set_progress("kept by a heartbeat")
-            await pause(job, go_on)
+                claim.set_progress(bytes((64 << 10) + 1))
+            claim.set_progress("kept by a heartbeat")
+            await pause(claim, go_on)
             raise Flaky("later")
-        return job.progress
+        return claim.progress
 
-    async def result(job: rdq.Job) -> bytes | str | None:
+    async def result(claim: rdq.Claim) -> bytes | str | None:
         sizes: dict[str, bytes | str | None] = {
             "none": None,
             "empty": "",
@@ -261,7 +261,7 @@ async def test_progress_and_result(scene: Scene) -> None:
             "binary": bytes(range(256)),
             "largest": bytes(64 << 10),
         }
-        return sizes[job.text]
+        return sizes[claim.text]
 
     async with scene.worker("work", {"step": step, "result": result}, lease=timedelta(seconds=3)):
         stepping = await client.enqueue("work", "step")
@@ -290,8 +290,8 @@ async def test_result_too_large(scene: Scene) -> None:
     """It ends as a failure that says so, and the worker goes on; larger than a message, too."""
     client = scene.client
 
-    async def make(job: rdq.Job) -> bytes:
-        return bytes(int(job.text))
+    async def make(claim: rdq.Claim) -> bytes:
+        return bytes(int(claim.text))
 
     async with scene.worker("work", {"make": make}):
         sizes = [(64 << 10) + 1, 5 << 20, 10]

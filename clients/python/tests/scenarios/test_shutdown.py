@@ -51,10 +51,10 @@ async def test_drain(scene: Scene) -> None:
     go_on = Signal()
     running: list[str] = []
 
-    async def run(job: rdq.Job) -> str:
-        running.append(job.id)
-        await pause(job, go_on)
-        assert job.stop_reason is None
+    async def run(claim: rdq.Claim) -> str:
+        running.append(claim.id)
+        await pause(claim, go_on)
+        assert claim.stop_reason is None
         return "ended"
 
     lease = timedelta(seconds=3)
@@ -68,17 +68,18 @@ async def test_drain_grace_over(scene: Scene) -> None:
     began = Signal()
     stopped: list[rdq.StopReason | None] = []
 
-    async def run(job: rdq.Job) -> bytes:
-        job.set_progress("so far")
+    async def run(claim: rdq.Claim) -> bytes:
+        claim.set_progress("so far")
         began.set()
         try:
-            await pause(job, Signal())
+            await pause(claim, Signal())
         except STOPPED:
-            stopped.append(job.stop_reason)
+            stopped.append(claim.stop_reason)
+            raise
         return b"not to be kept"
 
-    async def again(job: rdq.Job) -> bytes:
-        return job.progress
+    async def again(claim: rdq.Claim) -> bytes:
+        return claim.progress
 
     async with scene.worker("work", {"run": run}) as worker:
         admission = await client.enqueue("work", "run")
@@ -102,11 +103,11 @@ async def test_server_restart(scene: Scene) -> None:
     runs: list[str] = []
     ended: list[str] = []
 
-    async def run(job: rdq.Job) -> str:
-        runs.append(job.id)
-        await pause(job, one_may_end if job.id == runs[0] else go_on)
-        ended.append(job.id)
-        return job.id
+    async def run(claim: rdq.Claim) -> str:
+        runs.append(claim.id)
+        await pause(claim, one_may_end if claim.id == runs[0] else go_on)
+        ended.append(claim.id)
+        return claim.id
 
     async with scene.worker("work", {"run": run}, concurrency=3):
         ids = [(await client.enqueue("work", "run")).id for _ in range(8)]
@@ -133,25 +134,25 @@ async def test_claim_due_fallback(scene: Scene, caplog: pytest.LogCaptureFixture
     running: list[str] = []
     stopped: list[rdq.StopReason | None] = []
 
-    async def succeed(job: rdq.Job) -> bytes:
-        return job.payload
+    async def succeed(claim: rdq.Claim) -> bytes:
+        return claim.payload
 
-    async def fail_once(job: rdq.Job) -> bytes:
-        if job.attempt_no == 1:
-            job.set_progress("half")
+    async def fail_once(claim: rdq.Claim) -> bytes:
+        if claim.attempt_no == 1:
+            claim.set_progress("half")
             raise OSError("not yet")
-        return job.progress
+        return claim.progress
 
-    async def hang(job: rdq.Job) -> None:
+    async def hang(claim: rdq.Claim) -> None:
         began.set()
         try:
-            await pause(job, Signal())
+            await pause(claim, Signal())
         except STOPPED:
-            stopped.append(job.stop_reason)
+            stopped.append(claim.stop_reason)
 
-    async def run(job: rdq.Job) -> str:
-        running.append(job.id)
-        await pause(job, go_on)
+    async def run(claim: rdq.Claim) -> str:
+        running.append(claim.id)
+        await pause(claim, go_on)
         return "ended"
 
     handlers = {"succeed": succeed, "fail_once": fail_once, "hang": hang, "run": run}

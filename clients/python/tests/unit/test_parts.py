@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import pickle
 from datetime import datetime, timedelta, timezone
@@ -19,8 +20,9 @@ from rdq._batches import batches
 from rdq._connection import retry_delay
 from rdq._stubs.v1 import error_reason_pb2, task_pb2, task_service_pb2
 from rdq._worker.conclusion import outcome_of, resolution
-from rdq._worker.delivery import start_margin, timeout_in
+from rdq._worker.delivery import Delivery, start_margin, timeout_in
 from rdq._worker.handlers import Ended, Handlers, NoSuchVersion, Unroutable
+from rdq._worker.outbox import Outbox
 
 
 def test_backoff_doubles_to_its_bound_and_starts_again() -> None:
@@ -193,8 +195,8 @@ def test_a_timeout_counts_from_the_claim() -> None:
 def test_which_handler() -> None:
     handlers = Handlers()
     for version in ("1", "2"):
-        handlers.add("send", version, lambda job: None)
-    handlers.add("call", None, lambda job: None)
+        handlers.add("send", version, lambda claim: None)
+    handlers.add("call", None, lambda claim: None)
 
     def find(ref: str, version: str | None, exact: bool = False) -> object:
         return handlers.find(ref, version, exact=exact)
@@ -211,14 +213,14 @@ def test_which_handler() -> None:
     with pytest.raises(Unroutable):
         find("other", None)
     with pytest.raises(ValueError, match="already"):
-        handlers.add("call", None, lambda job: None)
+        handlers.add("call", None, lambda claim: None)
     with pytest.raises(TypeError):
         handlers.add("x", None, "not a function")  # type: ignore[arg-type]
 
 
 def conclude(ended: Ended) -> task_service_pb2.Resolution:
-    job = rdq.Job(task_service_pb2.ClaimedTask(), 0.0)
-    return resolution("id", b"token", outcome_of(job, ended, None))
+    claim = rdq.Claim(task_service_pb2.ClaimedTask(), 0.0)
+    return resolution("id", b"token", outcome_of(claim, ended, None))
 
 
 def test_outcomes_may_be_returned_as_well_as_raised() -> None:
@@ -262,7 +264,22 @@ def test_an_error_whose_text_cannot_be_read_is_still_told() -> None:
 
 def test_the_representation_of_a_task_tells_no_content() -> None:
     claimed = task_service_pb2.ClaimedTask(task=task_pb2.Task(id="i", payload=b"secret", headers={"k": "secret"}))
-    job = rdq.Job(claimed, 0.0)
-    assert "secret" not in repr(job)
-    assert "secret" not in repr(job.task)
+    claim = rdq.Claim(claimed, 0.0)
+    assert "secret" not in repr(claim)
+    assert "secret" not in repr(claim.task)
     assert "secret" not in repr(rdq.NewTask(queue="q", handler_ref="h", payload="secret", headers={"k": "secret"}))
+
+
+async def test_an_outcome_waits_as_long_as_the_server_asks() -> None:
+    """Also when a new stream begins; one that waits by this side's own choice goes by that at once."""
+    for asked in (timedelta(hours=1), None):
+        outbox = Outbox(lambda: None, lambda _: None)
+        outbox.add(Delivery(task_service_pb2.ClaimedTask(), 0.0), task_service_pb2.Resolution())
+        numbers = [number for number, _ in outbox.take()]
+        error = rdq.Overloaded("later", code=grpc.StatusCode.RESOURCE_EXHAUSTED, retry_after=asked)
+        outbox.call_failed(numbers, error)
+        (timer,) = outbox._later.values()
+        assert (timer.when() - asyncio.get_running_loop().time() > 3_590) == (asked is not None)
+        outbox.hurry()
+        assert bool(outbox._later) == (asked is not None)
+        outbox.close()

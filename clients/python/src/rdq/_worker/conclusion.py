@@ -9,14 +9,14 @@ from typing import Any, TypeAlias
 from .._convert import encoded
 from .._stubs.v1 import task_pb2, task_service_pb2
 from .._time import to_duration
-from ..job import Job
+from ..claim import Claim
 from ..outcomes import Failure, Outcome, Permanent, Retryable, RetryAfter, Snooze, Success
 from .handlers import Ended
 
 Resolution: TypeAlias = task_service_pb2.Resolution
 
 #: Sees first what a handler returned, or raised; answers an outcome, or None to leave it to the rules.
-OutcomeMapper: TypeAlias = Callable[[Job, Any, BaseException | None], Outcome | None]
+OutcomeMapper: TypeAlias = Callable[[Claim, Any, BaseException | None], Outcome | None]
 
 #: The server cuts text, and marks it; this much of it is sent, so that a huge text does not clog the stream.
 _TYPE_CHARS = 256
@@ -24,11 +24,11 @@ _MESSAGE_CHARS = 8 << 10
 _LONG_CHARS = 128 << 10
 
 
-def outcome_of(job: Job, ended: Ended, mapper: OutcomeMapper | None) -> Outcome:
+def outcome_of(claim: Claim, ended: Ended, mapper: OutcomeMapper | None) -> Outcome:
     """How an attempt ends, by what its handler did."""
     if mapper is not None:
         try:
-            mapped = mapper(job, ended.value, ended.error)
+            mapped = mapper(claim, ended.value, ended.error)
         except Exception as error:
             return Failure(error)
         if mapped is not None:

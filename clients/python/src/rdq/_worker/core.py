@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .._stubs.v1 import task_service_pb2
-from ..job import StopReason
-from ..outcomes import Failure, Outcome, Permanent
+from .._tracing import HandlerSpan
+from ..claim import StopReason
+from ..outcomes import Failure, Outcome, Permanent, Success
 from .conclusion import OutcomeMapper, Resolution, outcome_of, release, resolution
 from .delivery import Delivery, timeout_in
 from .handlers import Ended, Handlers, NoSuchVersion, Unroutable, start
@@ -21,6 +22,7 @@ from .threads import Threads
 _LOG = logging.getLogger("rdq.worker")
 #: A handler that is stopped by a shutdown has so long, in seconds, to end before its claim is given back.
 _STOPPING_SECONDS = 1.0
+_TIMEOUT = "rdq.Timeout"
 
 _STOP_REASONS = {"CANCELLED": StopReason.CANCELLED, "EXPIRED": StopReason.EXPIRED}
 
@@ -102,14 +104,14 @@ class Core:
             self._start(delivery)
 
     def _start(self, delivery: Delivery) -> None:
-        claimed, job = delivery.claimed, delivery.job
+        claimed, claim = delivery.claimed, delivery.claim
         if not delivery.may_start():
             _LOG.warning("task %s: its lease is all but over before it began, it is given back", delivery.id)
             self._give_back(delivery)
             return
         exact = claimed.version_mismatch == task_service_pb2.HANDLER_VERSION_MISMATCH_DEAD_LETTER
         try:
-            found = self._handlers.find(job.handler_ref, job.handler_version, exact=exact)
+            found = self._handlers.find(claim.handler_ref, claim.handler_version, exact=exact)
         except Unroutable as error:
             self._end(delivery, Permanent(str(error), type="rdq.Unroutable"))
             return
@@ -119,30 +121,43 @@ class Core:
         loop = asyncio.get_running_loop()
         timeout = timeout_in(claimed, delivery.lease)
         if timeout is not None:
-            delivery.timeout_timer = loop.call_later(timeout, self._timed_out, delivery)
+            # It may have waited for a handler to end.
+            timeout -= time.monotonic() - delivery.arrived
+            delivery.timeout_timer = loop.call_later(max(0.0, timeout), self._timed_out, delivery)
         self._running += 1
         delivery.running = True
-        run = delivery.run = start(found, job, self._threads)
-        run.add_done_callback(lambda _: self._ended(delivery, run))
+        span = HandlerSpan(claim)
+        run = delivery.run = start(found, claim, self._threads, span)
+        run.add_done_callback(lambda _: self._ended(delivery, run, span))
 
-    def _ended(self, delivery: Delivery, run: asyncio.Future[Ended]) -> None:
+    def _ended(self, delivery: Delivery, run: asyncio.Future[Ended], span: HandlerSpan) -> None:
         self._running -= 1
         delivery.running = False
         delivery.run = None
-        job = delivery.job
-        if job.stop_reason is None:
-            self._end(delivery, outcome_of(job, _how(run), self._settings.outcome_mapper))
-        elif job.stop_reason is StopReason.SHUTDOWN:
-            self._give_back(delivery)
-        elif not run.cancelled():
-            run.exception()  # It is told to nobody, so it is not to be warned of.
+        claim = delivery.claim
+        error_type = ""
+        if claim.stop_reason is None:
+            error_type = self._end(delivery, outcome_of(claim, _how(run), self._settings.outcome_mapper))
+        elif claim.stop_reason is StopReason.SHUTDOWN:
+            outcome = None
+            if not run.cancelled() and run.exception() is None and run.result().error is None:
+                outcome = outcome_of(claim, run.result(), self._settings.outcome_mapper)
+            if isinstance(outcome, Success):
+                self._end(delivery, outcome)  # which does nothing if the claim was given back
+            else:
+                self._give_back(delivery)
+        else:
+            error_type = _TIMEOUT if claim.stop_reason is StopReason.TIMEOUT else ""
+            if not run.cancelled():
+                run.exception()  # It is told to nobody, so it is not to be warned of.
+        span.end(error_type)
         self._retire(delivery)
 
     def _stop(self, delivery: Delivery, reason: StopReason) -> None:
-        if not delivery.running or delivery.job.stop_reason is not None:
+        if not delivery.running or delivery.claim.stop_reason is not None:
             return
         _LOG.info("task %s: its handler is stopped (%s)", delivery.id, reason.value)
-        delivery.job._stop(reason)
+        delivery.claim._stop(reason)
         if isinstance(delivery.run, asyncio.Task):
             delivery.run.cancel(reason.value)
 
@@ -150,20 +165,22 @@ class Core:
         if delivery.running and delivery.held and not delivery.pending:
             self._stop(delivery, StopReason.TIMEOUT)
             timeout = delivery.claimed.execution_timeout.ToTimedelta()
-            error = Failure(f"the handler was stopped after {timeout}", type="rdq.Timeout")
+            error = Failure(f"the handler was stopped after {timeout}", type=_TIMEOUT)
             # At once, since the server hands the task out again when the time is over.
-            self._conclude(delivery, resolution(delivery.id, delivery.token, error))
+            self._end(delivery, error)
 
     # ---- Ending.
 
-    def _end(self, delivery: Delivery, outcome: Outcome) -> None:
+    def _end(self, delivery: Delivery, outcome: Outcome) -> str:
+        """Ends a claim in this way; answers the error type of a failure or dead letter, empty for all else."""
         try:
             how = resolution(delivery.id, delivery.token, outcome)
         except Exception as error:  # an outcome made of what cannot be sent
             how = resolution(delivery.id, delivery.token, Failure(error))
-        if how.WhichOneof("call") != "complete" and self._keep_progress_first(delivery, how):
-            return
-        self._conclude(delivery, how)
+        if how.WhichOneof("call") == "complete" or not self._keep_progress_first(delivery, how):
+            self._conclude(delivery, how)
+        failed = how.dead_letter if how.HasField("dead_letter") else how.fail
+        return failed.attempt.error.type
 
     def _give_back(self, delivery: Delivery) -> None:
         how = release(delivery.id, delivery.token)
@@ -175,6 +192,7 @@ class Core:
         if not delivery.held or delivery.pending or delivery.new_progress() is None:
             return False
         delivery.pending = True
+        delivery.last_progress = delivery.new_progress()
         delivery.deferred = how
         self.keeper.beat_now(delivery)
         return True

@@ -38,6 +38,8 @@ class WorkStream:
         self.beats: set[int] = set()
         #: The courier closes this side as soon as it can.
         self.closing = False
+        #: The server hands out nothing more, and the stream is there for what is under way.
+        self.draining = False
 
 
 class Courier:
@@ -104,7 +106,7 @@ class Courier:
     def _compose(self, stream: WorkStream) -> task_service_pb2.WorkRequest | None:
         core = self._core
         request = task_service_pb2.WorkRequest()
-        credits = min(core.free() - stream.credits, _CREDITS_MAX)
+        credits = 0 if stream.draining else min(core.free() - stream.credits, _CREDITS_MAX)
         if credits > 0:
             request.credits = credits
             stream.credits += credits
@@ -143,7 +145,7 @@ class Courier:
         try:
             response = await self._connection.once(lambda channel: channel.tasks.ResolveBatch, request, TRY_SECONDS_MAX)
         except RdqError as error:
-            outbox.call_failed((number for number, _ in letters), error)
+            outbox.call_failed([number for number, _ in letters], error)
             return
         for (number, _), result in zip(letters, response.results, strict=True):
             outbox.answered(number, result)
@@ -153,8 +155,8 @@ class Courier:
         request = task_service_pb2.ExtendLeasesRequest(leases=[beat for _, beat in beats])
         try:
             response = await self._connection.once(lambda channel: channel.tasks.ExtendLeases, request, TRY_SECONDS_MAX)
-        except RdqError:
-            keeper.unanswered(number for number, _ in beats)
+        except RdqError as error:
+            keeper.unanswered((number for number, _ in beats), error)
             return
         for (number, _), result in zip(beats, response.results, strict=True):
             keeper.answered(number, result)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 
+from .._backoff import Backoff
 from .._stubs.v1 import task_service_pb2
 from .._time import seconds
-from ..job import Job
+from ..claim import Claim
 from .conclusion import Resolution
 from .handlers import Ended
+
+_FIRST_BACKOFF_SECONDS = 0.1
+_LONGEST_BACKOFF_SECONDS = 5.0
 
 
 class Delivery:
@@ -19,14 +23,17 @@ class Delivery:
     """
 
     __slots__ = (
+        "arrived",
+        "beat_backoff",
         "beat_timer",
+        "claim",
         "claimed",
         "deferred",
         "generation",
         "held",
         "id",
-        "job",
         "kept_progress",
+        "last_progress",
         "lease",
         "lease_ends",
         "pending",
@@ -48,11 +55,13 @@ class Delivery:
         self.token = claimed.claim_token
         self.generation = claimed.generation
         remaining = seconds(claimed.lease_remaining)
+        #: When it came, by the monotonic clock.
+        self.arrived = arrived
         #: The whole lease, in seconds.
         self.lease = max(_whole_lease(claimed), remaining)
         #: When it ends, by the monotonic clock.
         self.lease_ends = arrived + remaining
-        self.job = Job(claimed, self.lease_ends)
+        self.claim = Claim(claimed, self.lease_ends)
         #: The progress that the server has from this attempt.
         self.kept_progress: bytes | None = None
         #: The claim is this worker's, as far as it knows.
@@ -61,6 +70,10 @@ class Delivery:
         self.pending = False
         #: How it ends, once its progress is kept.
         self.deferred: Resolution | None = None
+        #: That progress: what a handler that was stopped sets later is nobody's.
+        self.last_progress: bytes | None = None
+        #: Of its heartbeats, while `deferred` waits for one.
+        self.beat_backoff = Backoff(_FIRST_BACKOFF_SECONDS, _LONGEST_BACKOFF_SECONDS)
         #: The handler has begun, and not ended.
         self.running = False
         self.run: asyncio.Future[Ended] | None = None
@@ -71,11 +84,11 @@ class Delivery:
     def extended(self, remaining: float) -> None:
         """The lease has so much left, in seconds."""
         self.lease_ends = time.monotonic() + remaining
-        self.job._lease_ends = self.lease_ends
+        self.claim._lease_ends = self.lease_ends
 
     def new_progress(self) -> bytes | None:
         """What the handler set last, if the server does not have it."""
-        progress = self.job._progress
+        progress = self.claim._progress if self.deferred is None else self.last_progress
         return None if progress is self.kept_progress else progress
 
     def may_start(self) -> bool:

@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from .._tracing import handling
-from ..job import Job
+from .._tracing import HandlerSpan
+from ..claim import Claim
 from .threads import Threads
 
 #: A handler: plain, or a coroutine function. What it returns is the task's result.
-Handler: TypeAlias = Callable[[Job], Any]
+Handler: TypeAlias = Callable[[Claim], Any]
 
 
 @dataclass(frozen=True)
@@ -83,28 +83,28 @@ class Handlers:
         return versions[None] if None in versions else next(reversed(versions.values()))
 
 
-def start(found: Found, job: Job, threads: Threads) -> asyncio.Future[Ended]:
+def start(found: Found, claim: Claim, threads: Threads, span: HandlerSpan) -> asyncio.Future[Ended]:
     """Runs a handler: a coroutine function as a task, which can be cancelled, a plain one in a thread."""
     if found.is_async:
-        return asyncio.ensure_future(_run_async(found.handler, job))
+        return asyncio.ensure_future(_run_async(found.handler, claim, span))
     context = contextvars.copy_context()
-    return threads.submit(lambda: context.run(_run_plain, found.handler, job))
+    return threads.submit(lambda: context.run(_run_plain, found.handler, claim, span))
 
 
-async def _run_async(handler: Callable[[Job], Awaitable[Any]], job: Job) -> Ended:
+async def _run_async(handler: Callable[[Claim], Awaitable[Any]], claim: Claim, span: HandlerSpan) -> Ended:
     try:
-        with handling(job):
-            return Ended(value=await handler(job))
+        with span.current():
+            return Ended(value=await handler(claim))
     except (asyncio.CancelledError, KeyboardInterrupt):
         raise
     except BaseException as error:  # sys.exit() in a handler ends the handler, not the worker
         return Ended(error=error)
 
 
-def _run_plain(handler: Handler, job: Job) -> Ended:
+def _run_plain(handler: Handler, claim: Claim, span: HandlerSpan) -> Ended:
     try:
-        with handling(job):
-            return Ended(value=handler(job))
+        with span.current():
+            return Ended(value=handler(claim))
     except BaseException as error:
         return Ended(error=error)
 

@@ -10,9 +10,10 @@ from typing import TypeAlias
 
 from .. import _status
 from .._batches import BYTES_MAX, FRAME_BYTES, ITEMS_MAX
+from .._connection import delay_after
 from .._stubs.v1 import task_service_pb2
 from .._time import seconds
-from ..errors import NotFound, PayloadTooLarge, RdqError, StaleClaim
+from ..errors import InvalidArgument, NotFound, PayloadTooLarge, RdqError, StaleClaim
 from .delivery import Delivery
 
 _LOG = logging.getLogger("rdq.worker")
@@ -48,7 +49,7 @@ class Keeper:
 
     def keep(self, delivery: Delivery) -> None:
         """Begins: the first heartbeat is at a third of the lease."""
-        elapsed = delivery.lease - delivery.job.lease_remaining.total_seconds()
+        elapsed = delivery.lease - delivery.claim.lease_remaining.total_seconds()
         self._schedule(delivery, delivery.lease / 3 - elapsed)
 
     def beat_now(self, delivery: Delivery) -> None:
@@ -98,20 +99,34 @@ class Keeper:
         self._schedule(delivery, delivery.lease / 3)
         self._kept(delivery)
 
-    def unanswered(self, numbers: Iterable[int]) -> None:
-        """No answer will come for these: they are sent again when their time has come."""
+    def unanswered(self, numbers: Iterable[int], error: RdqError | None = None) -> None:
+        """No answer will come for these: they are sent again when their time has come.
+
+        Args:
+            numbers: Theirs.
+            error: Why, if a call of their own failed.
+        """
         for number in numbers:
-            self._flying.pop(number, None)
+            delivery, _ = self._flying.pop(number, (None, None))
+            if delivery is not None:
+                self._hasten(delivery, error)
+
+    def _hasten(self, delivery: Delivery, error: RdqError | None) -> None:
+        """An outcome that waits for progress to be kept is not held until the next heartbeat is due."""
+        if delivery.held and delivery.deferred is not None:
+            backoff = delivery.beat_backoff
+            self._schedule(delivery, backoff.next() if error is None else delay_after(error, backoff))
 
     def _refused(self, delivery: Delivery, progress: bytes | None, error: RdqError) -> None:
         if isinstance(error, (StaleClaim, NotFound)):
             self._lost(delivery, error.metadata.get("detail", ""))
-        elif isinstance(error, PayloadTooLarge) and progress is not None:
-            _LOG.error("task %s: its progress is too large, and is not kept", delivery.id)
+        elif isinstance(error, (PayloadTooLarge, InvalidArgument)) and progress is not None:
+            _LOG.error("task %s: its progress is refused, and not kept (%s)", delivery.id, error.reason)
             delivery.kept_progress = progress
             self._kept(delivery)
         else:
             _LOG.warning("task %s: a heartbeat was refused (%s)", delivery.id, error.reason or error.code.name)
+            self._hasten(delivery, error)
 
     def _schedule(self, delivery: Delivery, delay: float) -> None:
         if delivery.beat_timer is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from grpc import StatusCode
@@ -13,8 +13,9 @@ from grpc import StatusCode
 from .. import _status
 from .._backoff import Backoff
 from .._batches import BYTES_MAX, FRAME_BYTES, ITEMS_MAX
+from .._connection import delay_after
 from .._stubs.v1 import task_service_pb2
-from ..errors import NotFound, PayloadTooLarge, RdqError, StaleClaim
+from ..errors import InvalidArgument, MessageTooLarge, NotFound, PayloadTooLarge, RdqError, StaleClaim
 from ..outcomes import Failure
 from .conclusion import Resolution, resolution
 from .delivery import Delivery
@@ -24,12 +25,15 @@ _FIRST_BACKOFF_SECONDS = 0.1
 _LONGEST_BACKOFF_SECONDS = 5.0
 #: Outcomes take no more of one message than this, since heartbeats travel in it too.
 _MESSAGE_BYTES_MAX = BYTES_MAX // 2
+#: What the server says when a request itself is at fault, not the moment or the way there.
+_OF_THE_REQUEST = (InvalidArgument, MessageTooLarge, PayloadTooLarge)
+_OF_THE_REQUEST_CODES = (StatusCode.INVALID_ARGUMENT, StatusCode.RESOURCE_EXHAUSTED, StatusCode.OUT_OF_RANGE)
 
 
 class Letter:
     """One outcome on its way."""
 
-    __slots__ = ("alone", "backoff", "delivery", "refused", "resolution", "sends", "size")
+    __slots__ = ("alone", "backoff", "delivery", "not_before", "refused", "resolution", "sends", "size")
 
     def __init__(self, delivery: Delivery, resolution: Resolution) -> None:
         self.delivery = delivery
@@ -41,6 +45,8 @@ class Letter:
         self.refused = False
         #: It goes by a call of its own, since it may be what a message was refused for.
         self.alone = False
+        #: It waits until the moment that the server named.
+        self.not_before = False
         self.backoff = Backoff(_FIRST_BACKOFF_SECONDS, _LONGEST_BACKOFF_SECONDS)
 
 
@@ -113,15 +119,19 @@ class Outbox:
         else:
             self._settled(letter.delivery)
 
-    def call_failed(self, numbers: Iterable[int], error: RdqError) -> None:
-        """The call that carried these was refused, or got no answer."""
-        letters = [letter for number in numbers if (letter := self._flying.pop(number, None))]
-        for letter in letters:
-            if error.retryable or len(letters) == 1:
+    def call_failed(self, numbers: Sequence[int], error: RdqError) -> None:
+        """The call that carried these was refused, or got no answer. That says nothing of the outcomes themselves, but
+        for one that went alone in a request which the server found at fault."""
+        for number in numbers:
+            letter = self._flying.pop(number, None)
+            if letter is None:
+                continue
+            if len(numbers) == 1 and isinstance(error, _OF_THE_REQUEST):
                 self._refuse(letter, error)
             else:
-                letter.alone = True
-                self._put(letter)
+                # What stands before the server refuses large requests, too, in its own words.
+                letter.alone = letter.alone or error.code in _OF_THE_REQUEST_CODES
+                self._send_later(letter, error)
 
     def stream_ended(self, numbers: Iterable[int], *, alone: bool) -> None:
         """The stream that carried these ended, and they have no answer.
@@ -137,8 +147,10 @@ class Outbox:
                 self._put(letter)
 
     def hurry(self) -> None:
-        """There is a new way to the server: what waits for a better moment goes now."""
+        """There is a new way to the server: what waits for a better moment goes now, if the server named none."""
         for letter, timer in list(self._later.items()):
+            if letter.not_before:
+                continue
             timer.cancel()
             del self._later[letter]
             self._put(letter)
@@ -160,8 +172,7 @@ class Outbox:
     def _refuse(self, letter: Letter, error: RdqError) -> None:
         delivery = letter.delivery
         if error.retryable:
-            timer = asyncio.get_running_loop().call_later(letter.backoff.next(), self._again, letter)
-            self._later[letter] = timer
+            self._send_later(letter, error)
         elif isinstance(error, NotFound) and letter.sends > 1:
             # It was done before, and the task is gone since.
             self._settled(delivery)
@@ -177,6 +188,11 @@ class Outbox:
         else:
             _LOG.error("task %s: its failure was refused too (%s), its lease will run out", delivery.id, error.reason)
             self._settled(delivery)
+
+    def _send_later(self, letter: Letter, error: RdqError) -> None:
+        letter.not_before = error.retry_after is not None
+        delay = delay_after(error, letter.backoff)
+        self._later[letter] = asyncio.get_running_loop().call_later(delay, self._again, letter)
 
     def _again(self, letter: Letter) -> None:
         del self._later[letter]

@@ -65,14 +65,23 @@ class Receiver:
         self._attempt: asyncio.Future[None] | None = None
         self._stream: WorkStream | None = None
         self._heard = 0.0
+        self._closing: asyncio.Task[None] | None = None
 
     def drain(self) -> None:
         """Nothing more is claimed; what is on its way still arrives, and `run` returns after that."""
         self._draining.set()
         if self._stream is not None:
-            self._courier.close_stream()
+            if self._stream.draining:
+                # Nothing is claimed by it any more, and what runs has no other way to the server.
+                self._closing = asyncio.ensure_future(self._close_when_idle())
+            else:
+                self._courier.close_stream()
         elif self._attempt is not None:
             self._attempt.cancel()
+
+    async def _close_when_idle(self) -> None:
+        await self._core.idle.wait()
+        self._courier.close_stream()
 
     async def run(self) -> None:
         """Receives until `drain`."""
@@ -142,6 +151,8 @@ class Receiver:
             raise
         finally:
             watch.cancel()
+            if self._closing is not None:
+                self._closing.cancel()
             self._stream = None
             self._courier.use(None)
             core.keeper.unanswered(stream.beats)
@@ -161,9 +172,10 @@ class Receiver:
         if response.tasks:
             stream.credits -= len(response.tasks)
             core.arrived(response.tasks)
-        if response.draining:
-            # It claims no more: what is under way is answered, and the next stream begins the sooner.
-            self._courier.close_stream()
+        if response.draining and not stream.draining:
+            _LOG.info("the server drains: its stream is kept for what is under way")
+            # It takes no new connections: outcomes and heartbeats have no other way to it until the stream ends.
+            stream.draining = True
 
     async def _claim_due(self, channel: Channel) -> None:
         settings = self._settings

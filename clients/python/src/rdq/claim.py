@@ -35,15 +35,15 @@ class StopReason(enum.Enum):
 
 
 class Stopped(Exception):
-    """Raised by `Job.raise_if_cancelled` in a handler that is to stop."""
+    """Raised by `Claim.raise_if_cancelled` in a handler that is to stop."""
 
     def __init__(self, reason: StopReason) -> None:
         super().__init__(reason.value)
         self.reason = reason
 
 
-class Job:
-    """One attempt of one task, as its handler sees it. All of it may be used from any thread."""
+class Claim:
+    """A claim of one task, and so one attempt of it, as its handler sees it. All of it may be used from any thread."""
 
     def __init__(self, claimed: task_service_pb2.ClaimedTask, lease_ends: float) -> None:
         self._claimed = claimed
@@ -163,13 +163,14 @@ class Job:
         """Does nothing while the handler may go on.
 
         Raises:
-            Stopped: the handler is to stop, and nothing that it returns or raises will count.
+            Stopped: the handler is to stop. Nothing that it returns or raises counts any more, but for a result that
+                it returns within a second when the worker shuts down.
         """
         if self._stop_reason is not None:
             raise Stopped(self._stop_reason)
 
     def __repr__(self) -> str:
-        return f"<Job {self.id!r} of {self.queue!r}, attempt {self.attempt_no}>"
+        return f"<Claim {self.id!r} of {self.queue!r}, attempt {self.attempt_no}>"
 
     def _stop(self, reason: StopReason) -> None:
         """Tells the handler. The first reason stays."""
