@@ -13,7 +13,7 @@ use tonic_types::StatusExt as _;
 #[derive(Debug, Clone)]
 pub struct Details(Arc<Parts>);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Parts {
     code: Code,
     reason: Option<String>,
@@ -69,6 +69,12 @@ macro_rules! errors {
             }
 
             fn details(&self) -> &Details {
+                match self {
+                    $(Self::$name(details))|+ | Self::Other(details) => details,
+                }
+            }
+
+            fn details_mut(&mut self) -> &mut Details {
                 match self {
                     $(Self::$name(details))|+ | Self::Other(details) => details,
                 }
@@ -234,6 +240,12 @@ impl Error {
             _ if error.code() == Code::Unavailable => error.clone(),
             _ => Self::timed_out(),
         }
+    }
+
+    /// The same error of a call one of whose earlier tries may have changed what this one did not.
+    pub(crate) fn with_outcome_unknown(mut self) -> Self {
+        Arc::make_mut(&mut self.details_mut().0).outcome_unknown = true;
+        self
     }
 
     /// The server answered what the contract does not allow.
