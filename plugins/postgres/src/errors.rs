@@ -2,6 +2,10 @@
 //! a bug. It logs nothing and answers nobody.
 
 use rdq_spi::StorageError;
+use sqlx::{
+    error::DatabaseError,
+    postgres::{PgDatabaseError, PgSeverity},
+};
 use std::{error::Error, io};
 
 /// The result of a statement.
@@ -93,6 +97,8 @@ fn unanswered(access: Access) -> Class {
 
 fn classify(error: &sqlx::Error, access: Access) -> (Class, bool) {
     match error {
+        // A session, or the whole server, that ended of it: perhaps after the commit.
+        sqlx::Error::Database(error) if ends_session(error.as_ref()) => (unanswered(access), true),
         sqlx::Error::Database(error) => match error.code() {
             Some(code) => of_code(&code, access),
             None => (Class::Internal, false),
@@ -107,6 +113,11 @@ fn classify(error: &sqlx::Error, access: Access) -> (Class, bool) {
     }
 }
 
+fn ends_session(error: &dyn DatabaseError) -> bool {
+    let error = error.try_downcast_ref::<PgDatabaseError>();
+    error.is_some_and(|it| matches!(it.severity(), PgSeverity::Fatal | PgSeverity::Panic))
+}
+
 /// By SQLSTATE. A server that says why it failed has rolled back, unless it was ended meanwhile.
 fn of_code(code: &str, access: Access) -> (Class, bool) {
     match code {
@@ -119,8 +130,10 @@ fn of_code(code: &str, access: Access) -> (Class, bool) {
         "53100" => (Class::Full, false),
         // Text that is not of the encoding; more than the database holds in one value.
         "22021" | "22P05" | "54000" => (Class::Refused, false),
-        // The statement took too long; the server was made read-only; its disk failed.
-        "57014" | "25006" => (Class::Unavailable, false),
+        // The statement took too long.
+        "57014" => (Class::Unavailable, false),
+        // The server was made read-only, or has become a standby: a new connection finds the primary.
+        "25006" => (Class::Unavailable, true),
         _ => match &code[..code.len().min(2)] {
             // The connection is ended, by whatever end.
             "08" | "57" => (unanswered(access), true),
@@ -157,7 +170,7 @@ mod tests {
             ("57P01", Write, C::OutcomeUnknown, true),
             ("57P01", Read, C::Unavailable, true),
             ("08006", Write, C::OutcomeUnknown, true),
-            ("25006", Write, C::Unavailable, false),
+            ("25006", Write, C::Unavailable, true),
             ("58030", Write, C::Unavailable, false),
             ("22021", Write, C::Refused, false),
             ("23505", Write, C::Internal, false),

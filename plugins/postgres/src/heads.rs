@@ -18,6 +18,10 @@ use std::{
 pub(crate) const AGE_MAX: Duration = Duration::from_millis(500);
 /// How many tasks claims take from a start before they go on behind them.
 const TAKEN_MIN: u64 = 500;
+/// A claim from the start that takes so long had much in front of it to look at, as where a foreign
+/// transaction keeps the rows of days: of such claims few are enough.
+const SLOW_MIN: Duration = Duration::from_millis(5);
+const TAKEN_SLOWLY_MIN: u64 = 8;
 /// Queues remembered: beyond it all begin anew.
 const QUEUES_MAX: usize = 10_000;
 
@@ -56,6 +60,7 @@ pub(crate) struct Look {
     /// Behind which place to look.
     pub(crate) behind: Place,
     start: u64,
+    begun: Moment,
 }
 
 impl Heads {
@@ -65,25 +70,33 @@ impl Heads {
         if heads.len() > QUEUES_MAX {
             heads.clear();
         }
-        let start = heads.get(queue).map_or(0, |head| head.start);
+        let (start, begun) = (heads.get(queue).map_or(0, |head| head.start), Moment::now());
         match heads.get(queue) {
             Some(head) if head.started.age() < AGE_MAX => {
                 let is_worth_it = head.taken >= TAKEN_MIN;
-                Look { behind: if is_worth_it { head.furthest } else { Place::START }, start }
+                Look {
+                    behind: if is_worth_it { head.furthest } else { Place::START },
+                    start,
+                    begun,
+                }
             }
             _ => {
-                let started = Moment::now();
                 let (start, furthest) = (start.wrapping_add(1), Place::START);
-                heads.insert(queue.clone(), Head { start, started, taken: 0, furthest });
-                Look { behind: Place::START, start }
+                heads.insert(queue.clone(), Head { start, started: begun, taken: 0, furthest });
+                Look { behind: Place::START, start, begun }
             }
         }
     }
 
-    /// A claim took a task that stood there.
+    /// A claim, which has ended now, took a task that stood there.
     pub(crate) fn took(&self, queue: &QueueName, look: Look, place: Place) {
+        self.took_after(queue, look, place, look.begun.age());
+    }
+
+    fn took_after(&self, queue: &QueueName, look: Look, place: Place, lasting: Duration) {
         if let Some(head) = self.lock().get_mut(queue).filter(|head| head.start == look.start) {
-            head.taken += 1;
+            let is_slow = look.behind == Place::START && lasting >= SLOW_MIN;
+            head.taken += if is_slow { TAKEN_MIN / TAKEN_SLOWLY_MIN + 1 } else { 1 };
             head.furthest = head.furthest.max(place);
         }
     }
@@ -124,14 +137,14 @@ mod tests {
     /// A queue that has given enough for a head at this place.
     fn busy(heads: &Heads, queue: &QueueName, at: Place) {
         let look = heads.look(queue);
-        (0..TAKEN_MIN).for_each(|_| heads.took(queue, look, at));
+        (0..TAKEN_MIN).for_each(|_| heads.took_after(queue, look, at, Duration::ZERO));
     }
 
     #[test]
     fn a_queue_has_a_head_once_it_gave_enough_and_until_something_may_stand_in_front() {
         let (heads, queue) = (Heads::default(), QueueName::new("q").unwrap());
         let look = heads.look(&queue);
-        heads.took(&queue, look, place(5, 70));
+        heads.took_after(&queue, look, place(5, 70), Duration::ZERO);
         assert_eq!(heads.look(&queue).behind, Place::START, "one is not worth it");
         busy(&heads, &queue, place(5, 60));
         assert_eq!(heads.look(&queue).behind, place(5, 70), "the furthest");
@@ -151,7 +164,17 @@ mod tests {
         let (heads, queue) = (Heads::default(), QueueName::new("q").unwrap());
         let look = heads.look(&queue);
         heads.disturb(&queue);
-        (0..TAKEN_MIN).for_each(|_| heads.took(&queue, look, place(5, 70)));
+        (0..TAKEN_MIN).for_each(|_| heads.took_after(&queue, look, place(5, 70), Duration::ZERO));
         assert_eq!(heads.look(&queue).behind, Place::START);
+    }
+
+    #[test]
+    fn few_claims_that_took_long_are_enough_for_a_head() {
+        let (heads, queue) = (Heads::default(), QueueName::new("q").unwrap());
+        let look = heads.look(&queue);
+        (1..TAKEN_SLOWLY_MIN).for_each(|_| heads.took_after(&queue, look, place(5, 70), SLOW_MIN));
+        assert_eq!(heads.look(&queue).behind, Place::START, "one less is not enough");
+        heads.took_after(&queue, look, place(5, 71), SLOW_MIN);
+        assert_eq!(heads.look(&queue).behind, place(5, 71));
     }
 }

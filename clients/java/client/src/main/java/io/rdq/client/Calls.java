@@ -1,0 +1,140 @@
+package io.rdq.client;
+
+import com.google.protobuf.MessageLite;
+import io.grpc.CallOptions;
+import io.grpc.Channel;
+import io.grpc.ManagedChannel;
+import io.grpc.MethodDescriptor;
+import io.grpc.Status;
+import io.grpc.stub.ClientCalls;
+import java.time.Duration;
+import java.util.Iterator;
+import java.util.Optional;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
+
+/** Unary calls, repeated while that helps and the total deadline lasts. */
+final class Calls {
+  private static final Duration TRY_MAX = Duration.ofSeconds(10);
+  private static final Duration BACKOFF_MAX = Duration.ofSeconds(5);
+
+  private final Channel channel;
+  private final Duration deadline;
+
+  Calls(Channel channel, Duration deadline) {
+    this.channel = channel;
+    this.deadline = deadline;
+  }
+
+  Channel channel() {
+    return channel;
+  }
+
+  /** Calls, and repeats it while that helps. */
+  <Q extends MessageLite, R> R unary(MethodDescriptor<Q, R> method, Q request) {
+    Tries tries = tries();
+    while (true) {
+      try {
+        return once(method, request, tries);
+      } catch (RdqException error) {
+        tries.next(error);
+      }
+    }
+  }
+
+  /** One try of a call. */
+  <Q, R> R once(MethodDescriptor<Q, R> method, Q request, Tries tries) {
+    try {
+      CallOptions options =
+          CallOptions.DEFAULT.withDeadlineAfter(tries.tryNanos(), TimeUnit.NANOSECONDS);
+      return ClientCalls.blockingUnaryCall(channel, method, options, request);
+    } catch (RuntimeException thrown) {
+      throw Errors.of(thrown);
+    }
+  }
+
+  /**
+   * Calls what answers with a stream that shows progress: repeated only until its first message,
+   * and without a deadline after that. What it throws after messages came is passed on as it is.
+   */
+  <Q, R> void progress(MethodDescriptor<Q, R> method, Q request, Consumer<R> onMessage) {
+    Tries tries = tries();
+    while (true) {
+      boolean began = false;
+      try {
+        Iterator<R> answers =
+            ClientCalls.blockingServerStreamingCall(channel, method, CallOptions.DEFAULT, request);
+        while (answers.hasNext()) {
+          R answer = answers.next();
+          began = true;
+          onMessage.accept(answer);
+        }
+        return;
+      } catch (io.grpc.StatusRuntimeException thrown) {
+        RdqException error = Errors.of(thrown);
+        if (began) {
+          throw error;
+        }
+        tries.next(error);
+      }
+    }
+  }
+
+  /** The tries of one call, which begins now. */
+  Tries tries() {
+    return new Tries(deadline);
+  }
+
+  /** Tells the channel that its next call should not wait for its own, longer backoff. */
+  static void wakeUp(Channel channel) {
+    if (channel instanceof ManagedChannel managed) {
+      managed.resetConnectBackoff();
+    }
+  }
+
+  /** How long one call goes on, and how it waits between its tries. */
+  final class Tries {
+    private final Backoff backoff = new Backoff(BACKOFF_MAX);
+    private final long endNanos;
+    private boolean outcomeUnknown;
+
+    private Tries(Duration total) {
+      endNanos = System.nanoTime() + Times.nanos(total);
+    }
+
+    /** How long the next try may take. */
+    long tryNanos() {
+      return Math.max(1, Math.min(TRY_MAX.toNanos(), endNanos - System.nanoTime()));
+    }
+
+    /** Waits before the next try, or throws the error if there is none. */
+    void next(RdqException error) {
+      if (!error.isRetryable()) {
+        throw error;
+      }
+      outcomeUnknown |= error.outcomeUnknown();
+      long wait = waitNanos(backoff, error.retryAfter());
+      if (wait >= endNanos - System.nanoTime()) {
+        throw outcomeUnknown ? error.withOutcomeUnknown() : error;
+      }
+      try {
+        TimeUnit.NANOSECONDS.sleep(wait);
+      } catch (InterruptedException interrupted) {
+        Thread.currentThread().interrupt();
+        RdqException stopped =
+            Errors.of(
+                Status.CANCELLED
+                    .withDescription("interrupted while waiting to retry: " + error.getMessage())
+                    .withCause(error)
+                    .asRuntimeException());
+        throw outcomeUnknown ? stopped.withOutcomeUnknown() : stopped;
+      }
+      wakeUp(channel);
+    }
+  }
+
+  /** The wait that backoff gives, but not before the server wants to be asked again. */
+  static long waitNanos(Backoff backoff, Optional<Duration> retryAfter) {
+    return retryAfter.map(Times::nanos).orElse(0L) + backoff.nextNanos();
+  }
+}

@@ -1,0 +1,738 @@
+package io.rdq.client;
+
+import static java.lang.System.Logger.Level.DEBUG;
+import static java.lang.System.Logger.Level.ERROR;
+import static java.lang.System.Logger.Level.INFO;
+import static java.lang.System.Logger.Level.WARNING;
+
+import com.google.protobuf.ByteString;
+import io.grpc.Channel;
+import io.grpc.Status;
+import io.rdq.v1.ClaimDueRequest;
+import io.rdq.v1.ClaimedTask;
+import io.rdq.v1.ExtendLeaseResult;
+import io.rdq.v1.HandlerVersionMismatch;
+import io.rdq.v1.LostClaim;
+import io.rdq.v1.ResolveResult;
+import io.rdq.v1.WorkHeartbeatAck;
+import io.rdq.v1.WorkOutcomeAck;
+import io.rdq.v1.WorkResponse;
+import io.rdq.v1.WorkStart;
+import java.time.Duration;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.Deque;
+import java.util.HashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * What a worker decides, on one thread: which claims it has, when their handlers start and stop,
+ * what is sent, and when. Handlers and gRPC hand it what happened as events; after each lot of them
+ * it looks at the clock, and sends what there is to send in as few messages as it can.
+ */
+final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener {
+  private static final System.Logger LOG = System.getLogger("io.rdq.client.Worker");
+
+  /**
+   * A stream that carried nothing for so long is dropped; the server sends something every 15 s.
+   */
+  private static final long SILENCE_MAX = Duration.ofSeconds(40).toNanos();
+
+  private static final Duration RECONNECT_MAX = Duration.ofSeconds(10);
+
+  /** How long a stopped worker waits, after its grace, for answers and for its stream's end. */
+  private static final long AFTER_GRACE = Duration.ofSeconds(5).toNanos();
+
+  private static final long HEARTBEAT_MIN = Duration.ofMillis(1).toNanos();
+  private static final int CREDITS_MAX = 10_000;
+  private static final long NEVER = Long.MAX_VALUE;
+
+  private final Channel channel;
+  private final WorkerSettings settings;
+  private final Router router;
+  private final UnarySender unary;
+  private final LinkedBlockingQueue<Runnable> events = new LinkedBlockingQueue<>();
+  private final long originNanos = System.nanoTime();
+
+  /** Every delivery that is not over: its handler runs, or its outcome is not answered. */
+  private final Map<ByteString, Claim> claims = new HashMap<>();
+
+  /** Of each task, the newest of these. */
+  private final Map<String, Claim> newest = new HashMap<>();
+
+  /** What arrived while all handlers were busy. */
+  private final Deque<Claim> waiting = new ArrayDeque<>();
+
+  private final TreeSet<Claim> timers =
+      new TreeSet<>(
+          Comparator.comparingLong((Claim claim) -> claim.wakeAtNanos)
+              .thenComparingLong(claim -> claim.order));
+
+  private final Outbox outbox = new Outbox();
+  private final Set<Claim> dueHeartbeats = new LinkedHashSet<>();
+  private final Backoff reconnect = new Backoff(RECONNECT_MAX);
+
+  private Link link;
+  private long connectAtNanos;
+  private boolean follows;
+  private int running;
+  private long arrivals;
+  private long actedNanos;
+  private boolean serverDrains;
+  private boolean isStopping;
+  private long graceEndNanos = NEVER;
+  private boolean isGraceOver;
+
+  /** When what is left of a stop ends in any case. */
+  private long lastEndNanos = NEVER;
+
+  WorkerLoop(Channel channel, WorkerSettings settings, Router router) {
+    this.channel = channel;
+    this.settings = settings;
+    this.router = router;
+    unary = new UnarySender(channel, this);
+    follows = settings.receiving() == Worker.Receiving.CLAIM_DUE;
+  }
+
+  /** Has the loop drain and end. */
+  void stop() {
+    post(this::beginStop);
+  }
+
+  private void post(Runnable event) {
+    events.add(event);
+  }
+
+  private long now() {
+    return System.nanoTime() - originNanos;
+  }
+
+  @Override
+  public void run() {
+    List<Runnable> lot = new ArrayList<>();
+    while (!isOver()) {
+      guarded(this::act);
+      try {
+        Runnable first = events.poll(waitNanos(), TimeUnit.NANOSECONDS);
+        if (first != null) {
+          lot.add(first);
+          events.drainTo(lot);
+        }
+      } catch (InterruptedException interrupted) {
+        // Nobody but who holds this thread can do that, and it means what `stop` does.
+        post(this::beginStop);
+      }
+      lot.forEach(this::guarded);
+      lot.clear();
+    }
+    if (link != null) {
+      link.cancel();
+    }
+    if (!outbox.isEmpty()) {
+      LOG.log(
+          WARNING,
+          "stopped with {0} outcomes unanswered; their tasks are due again when leases end",
+          outbox.size());
+    }
+  }
+
+  /** A fault of ours ends neither the loop nor other claims. */
+  private void guarded(Runnable step) {
+    try {
+      step.run();
+    } catch (RuntimeException fault) {
+      LOG.log(ERROR, "a fault of the rdq client", fault);
+    }
+  }
+
+  /** Does what the time demands, then sends what there is. */
+  private void act() {
+    long now = now();
+    actedNanos = now;
+    while (!timers.isEmpty() && timers.first().wakeAtNanos <= now) {
+      Claim claim = timers.pollFirst();
+      claim.wakeAtNanos = NEVER;
+      wake(claim, now);
+    }
+    if (isStopping && !isGraceOver && now >= graceEndNanos) {
+      endGrace();
+    }
+    if (link != null && now - link.heardNanos >= SILENCE_MAX) {
+      LOG.log(WARNING, "nothing came for 40 s; connecting again");
+      Link silent = link;
+      drop(silent);
+      silent.cancel();
+    }
+    startWaiting(now);
+    if (link == null && !isStopping && now >= connectAtNanos) {
+      connect(now);
+    }
+    send(now);
+  }
+
+  private long waitNanos() {
+    // What may be sent already waits for an event: room in the stream, or the end of a call.
+    long next =
+        Math.min(
+            outbox.nextNanos(actedNanos), timers.isEmpty() ? NEVER : timers.first().wakeAtNanos);
+    if (isStopping) {
+      next = Math.min(next, isGraceOver ? lastEndNanos : graceEndNanos);
+    }
+    if (link != null) {
+      next = Math.min(next, link.heardNanos + SILENCE_MAX);
+    } else if (!isStopping) {
+      next = Math.min(next, connectAtNanos);
+    }
+    return Math.max(0, next - now());
+  }
+
+  // ---- Connecting ----
+
+  private int freeHandlers() {
+    return Math.max(0, settings.concurrency() - claims.size());
+  }
+
+  private void connect(long now) {
+    Calls.wakeUp(channel);
+    if (follows) {
+      ClaimDueRequest.Builder request =
+          ClaimDueRequest.newBuilder()
+              .addAllQueues(settings.queues())
+              .setWorkerId(settings.workerId())
+              .setFollow(true)
+              .setLimit(Math.min(settings.concurrency(), 1_000))
+              .setMaxInFlight(settings.concurrency());
+      settings.lease().ifPresent(lease -> request.setLease(Times.proto(lease)));
+      link = new Link.Follow(channel, request.build(), this);
+    } else {
+      WorkStart.Builder start =
+          WorkStart.newBuilder().addAllQueues(settings.queues()).setWorkerId(settings.workerId());
+      settings.lease().ifPresent(lease -> start.setLease(Times.proto(lease)));
+      link = new Link.Work(channel, start.build(), freeHandlers(), this);
+    }
+    link.heardNanos = now;
+    serverDrains = false;
+  }
+
+  @Override
+  public void received(Link from, List<ClaimedTask> tasks, WorkResponse message) {
+    long arrived = now();
+    post(
+        () -> {
+          from.heardNanos = arrived;
+          if (!from.isOpen) {
+            from.isOpen = true;
+            reconnect.reset();
+          }
+          if (from instanceof Link.Work work) {
+            work.credits -= tasks.size();
+            message.getOutcomeAcksList().forEach(ack -> acknowledged(work, ack));
+            message.getHeartbeatAcksList().forEach(ack -> acknowledged(work, ack));
+          }
+          message.getLostList().forEach(this::lost);
+          tasks.forEach(task -> guarded(() -> arrived(task, arrived)));
+          if (message.getDraining() && from == link) {
+            serverDrains = true;
+          }
+        });
+  }
+
+  @Override
+  public void ready(Link of) {
+    // Being woken is all it takes.
+    post(() -> {});
+  }
+
+  @Override
+  public void ended(Link which, Throwable error) {
+    post(
+        () -> {
+          if (which != link) {
+            return;
+          }
+          drop(which);
+          if (error == null || isStopping) {
+            return;
+          }
+          RdqException why = Errors.of(error);
+          boolean isUnknown = why.code() == Status.Code.UNIMPLEMENTED;
+          if (isUnknown
+              && which instanceof Link.Work
+              && settings.receiving() == Worker.Receiving.AUTOMATIC) {
+            LOG.log(INFO, "the server does not know Work; going on with ClaimDue");
+            follows = true;
+            connectAtNanos = now();
+            return;
+          }
+          connectAtNanos += why.retryAfter().map(Times::nanos).orElse(0L);
+          System.Logger.Level level = why.isRetryable() || which.isOpen ? DEBUG : WARNING;
+          LOG.log(
+              level, "the stream ended, connecting again: {0} {1}", why.code(), why.getMessage());
+        });
+  }
+
+  /** Has no stream any more; what it left unanswered is sent again. */
+  private void drop(Link which) {
+    link = null;
+    connectAtNanos = now() + reconnect.nextNanos();
+    if (which instanceof Link.Work work) {
+      for (Delivery delivery : work.unanswered()) {
+        delivery.isMaybeDone = true;
+        outbox.add(delivery);
+      }
+      work.unanswered().clear();
+      for (Heartbeat beat : work.unansweredHeartbeats()) {
+        if (claims.containsKey(beat.claim().token) && beat.claim().heartbeatAtNanos != NEVER) {
+          dueHeartbeats.add(beat.claim());
+        }
+      }
+    }
+  }
+
+  // ---- Claims ----
+
+  private void arrived(ClaimedTask task, long arrivedNanos) {
+    Claim claim = new Claim(task, arrivedNanos, arrivals++);
+    Claim before = newest.get(claim.taskId());
+    if (claims.containsKey(claim.token)
+        || before != null && before.proto.getGeneration() > task.getGeneration()) {
+      return; // a newer claim of it is here already
+    }
+    if (before != null) {
+      lose(before, CancelReason.LOST);
+    }
+    claims.put(claim.token, claim);
+    newest.put(claim.taskId(), claim);
+    if (isStopping) {
+      decide(claim, Outcome.release());
+      return;
+    }
+    waiting.add(claim);
+    setTimer(claim);
+  }
+
+  private void startWaiting(long now) {
+    while (!waiting.isEmpty() && running < settings.concurrency()) {
+      Claim claim = waiting.poll();
+      if (!claim.isDecided) {
+        start(claim, now);
+      }
+    }
+  }
+
+  private void start(Claim claim, long now) {
+    if (now > claim.startByNanos) {
+      LOG.log(INFO, "task {0} is given back: its lease is all but gone", claim.taskId());
+      decide(claim, Outcome.release());
+      return;
+    }
+    io.rdq.v1.Task task = claim.proto.getTask();
+    boolean mustMatch =
+        claim.proto.getVersionMismatch()
+            == HandlerVersionMismatch.HANDLER_VERSION_MISMATCH_DEAD_LETTER;
+    Router.Route route =
+        router.route(
+            task.getHandlerRef(),
+            task.hasHandlerVersion() ? task.getHandlerVersion() : null,
+            mustMatch);
+    if (route.handler() == null) {
+      decide(claim, route.refusal());
+      return;
+    }
+    claim.isStarted = true;
+    claim.handlerRuns = true;
+    running++;
+    setTimer(claim);
+    try {
+      settings
+          .executor()
+          .execute(
+              new Execution(
+                  claim,
+                  route.handler(),
+                  settings.mapper(),
+                  outcome -> post(() -> handlerEnded(claim, outcome))));
+    } catch (RejectedExecutionException refused) {
+      LOG.log(WARNING, "the executor takes no handler; task {0} is given back", claim.taskId());
+      handlerEnded(claim, Outcome.release());
+    }
+  }
+
+  private void handlerEnded(Claim claim, Outcome outcome) {
+    claim.handlerRuns = false;
+    running--;
+    if (!claim.isDecided) {
+      decide(claim, outcome);
+    }
+    forgetIfOver(claim);
+  }
+
+  /** Says how a claim ends. What its handler does from here on has no effect. */
+  private void decide(Claim claim, Outcome outcome) {
+    claim.isDecided = true;
+    Delivery delivery = new Delivery(claim, Delivery.resolution(claim, outcome));
+    claim.delivery = delivery;
+    if (Outbox.sizeOf(delivery) > Outbox.BYTES_MAX) {
+      substitute(delivery, "it is larger than a message may be");
+    }
+    if (claim.hasNewProgress()) {
+      claim.isFlushing = true;
+      dueHeartbeats.add(claim);
+      claim.heartbeatAtNanos = now() + again(claim);
+    } else {
+      outbox.add(delivery);
+    }
+    setTimer(claim);
+  }
+
+  /** The claim is another's now, or nobody's. */
+  private void lose(Claim claim, CancelReason why) {
+    claim.isDecided = true;
+    claim.isFlushing = false;
+    claim.cancel(why, settings.executor());
+    if (claim.delivery != null && !outbox.isSent(claim.delivery)) {
+      outbox.remove(claim.delivery);
+      claim.delivery = null;
+    }
+    dueHeartbeats.remove(claim);
+    claim.heartbeatAtNanos = NEVER;
+    setTimer(claim);
+    forgetIfOver(claim);
+  }
+
+  private void forgetIfOver(Claim claim) {
+    if (claim.handlerRuns || claim.delivery != null || !claim.isDecided) {
+      return;
+    }
+    claims.remove(claim.token);
+    newest.remove(claim.taskId(), claim);
+    dueHeartbeats.remove(claim);
+    timers.remove(claim);
+  }
+
+  private void lost(LostClaim lost) {
+    Claim claim = newest.get(lost.getId());
+    if (claim == null || claim.proto.getGeneration() != lost.getGeneration()) {
+      return;
+    }
+    LOG.log(INFO, "the claim of task {0} is over: {1}", lost.getId(), lost.getDetail());
+    lose(claim, reason(lost.getDetail()));
+  }
+
+  private static CancelReason reason(String detail) {
+    return switch (detail) {
+      case "CANCELLED" -> CancelReason.CANCELLED;
+      case "EXPIRED" -> CancelReason.EXPIRED;
+      default -> CancelReason.LOST;
+    };
+  }
+
+  // ---- Time ----
+
+  private void setTimer(Claim claim) {
+    timers.remove(claim);
+    long at = NEVER;
+    if (claims.get(claim.token) == claim) {
+      at = claim.isStarted || claim.isDecided ? claim.heartbeatAtNanos : claim.startByNanos + 1;
+      if (claim.handlerRuns && !claim.isDecided) {
+        at = Math.min(at, claim.timeoutAtNanos);
+      }
+    }
+    claim.wakeAtNanos = at;
+    if (at != NEVER) {
+      timers.add(claim);
+    }
+  }
+
+  private void wake(Claim claim, long now) {
+    if (!claim.isStarted && !claim.isDecided) {
+      waiting.remove(claim);
+      start(claim, now); // and be given back
+      return;
+    }
+    if (claim.handlerRuns && !claim.isDecided && now >= claim.timeoutAtNanos) {
+      claim.cancel(CancelReason.TIMEOUT, settings.executor());
+      decide(claim, Outcome.fail(Failure.TIMEOUT, "the queue's execution timeout is over"));
+    }
+    if (now >= claim.heartbeatAtNanos) {
+      dueHeartbeats.add(claim);
+      // Until it is answered.
+      claim.heartbeatAtNanos = now + again(claim);
+    }
+    setTimer(claim);
+  }
+
+  /** After how long a heartbeat that has no answer is sent again. */
+  private static long again(Claim claim) {
+    return Math.max(HEARTBEAT_MIN, claim.leaseNanos / 10);
+  }
+
+  // ---- Sending ----
+
+  private void send(long now) {
+    if (link instanceof Link.Work work && work.canSend()) {
+      while (work.canSend()) {
+        List<Delivery> deliveries = outbox.take(now);
+        List<Heartbeat> beats = takeHeartbeats();
+        int credits = 0;
+        if (!isStopping && !serverDrains) {
+          credits = Math.min(CREDITS_MAX, Math.max(0, freeHandlers() - work.credits));
+        }
+        if (deliveries.isEmpty() && beats.isEmpty() && credits == 0) {
+          return;
+        }
+        work.send(deliveries, beats, credits);
+      }
+      return;
+    }
+    if (link instanceof Link.Work work && work.isOpen && !isStopping) {
+      return; // it is full, and goes on in a moment
+    }
+    while (unary.canResolve()) {
+      List<Delivery> deliveries = outbox.take(now);
+      if (deliveries.isEmpty()) {
+        break;
+      }
+      unary.resolve(deliveries);
+    }
+    while (unary.canExtend()) {
+      List<Heartbeat> beats = takeHeartbeats();
+      if (beats.isEmpty()) {
+        break;
+      }
+      unary.extend(beats);
+    }
+  }
+
+  private List<Heartbeat> takeHeartbeats() {
+    List<Heartbeat> beats = new ArrayList<>();
+    long bytes = 0;
+    var due = dueHeartbeats.iterator();
+    while (due.hasNext() && beats.size() < Outbox.ITEMS_MAX && bytes < Outbox.BYTES_MAX) {
+      Heartbeat beat = due.next().heartbeat();
+      beats.add(beat);
+      bytes += beat.request().getSerializedSize();
+      due.remove();
+    }
+    return beats;
+  }
+
+  // ---- Answers ----
+
+  private void acknowledged(Link.Work by, WorkOutcomeAck ack) {
+    Delivery delivery = by.outcome(ack.getSeq());
+    if (delivery != null) {
+      resolved(delivery, ack.getResult());
+    }
+  }
+
+  private void acknowledged(Link.Work by, WorkHeartbeatAck ack) {
+    Heartbeat beat = by.heartbeat(ack.getSeq());
+    if (beat != null) {
+      extended(beat, ack.getResult());
+    }
+  }
+
+  @Override
+  public void resolved(List<Delivery> deliveries, List<ResolveResult> results) {
+    post(
+        () -> {
+          unary.resolveEnded();
+          for (int i = 0; i < deliveries.size(); i++) {
+            resolved(deliveries.get(i), results.get(i));
+          }
+        });
+  }
+
+  @Override
+  public void resolveFailed(List<Delivery> deliveries, RdqException error) {
+    post(
+        () -> {
+          unary.resolveEnded();
+          for (Delivery delivery : deliveries) {
+            if (error.reason().isEmpty()) {
+              sendLater(delivery, error); // it is not the server that speaks
+            } else {
+              refused(delivery, error);
+            }
+          }
+        });
+  }
+
+  @Override
+  public void extended(List<Heartbeat> beats, List<ExtendLeaseResult> results) {
+    post(
+        () -> {
+          unary.extendEnded();
+          for (int i = 0; i < beats.size(); i++) {
+            extended(beats.get(i), results.get(i));
+          }
+        });
+  }
+
+  @Override
+  public void extendFailed(List<Heartbeat> beats, RdqException error) {
+    post(
+        () -> {
+          // They are sent again in a tenth of their leases.
+          unary.extendEnded();
+          LOG.log(DEBUG, "leases were not extended: {0} {1}", error.code(), error.getMessage());
+        });
+  }
+
+  private void resolved(Delivery delivery, ResolveResult result) {
+    if (result.getOutcomeCase() == ResolveResult.OutcomeCase.ERROR) {
+      refused(delivery, Errors.of(result.getError()));
+    } else {
+      done(delivery);
+    }
+  }
+
+  private void done(Delivery delivery) {
+    outbox.answered(delivery);
+    Claim claim = delivery.claim;
+    claim.delivery = null;
+    claim.heartbeatAtNanos = NEVER;
+    setTimer(claim);
+    forgetIfOver(claim);
+  }
+
+  private void refused(Delivery delivery, RdqException error) {
+    String task = delivery.claim.taskId();
+    if (error.isRetryable()) {
+      sendLater(delivery, error);
+    } else if (error instanceof StaleClaimException) {
+      LOG.log(INFO, "the claim of task {0} was lost; its outcome does not count", task);
+      done(delivery);
+    } else if (error.code() == Status.Code.NOT_FOUND) {
+      if (!delivery.isMaybeDone) {
+        LOG.log(INFO, "task {0} is gone; its outcome does not count", task);
+      }
+      done(delivery);
+    } else if (!delivery.isSubstitute) {
+      substitute(delivery, error.getMessage());
+      outbox.add(delivery);
+    } else {
+      LOG.log(
+          ERROR,
+          "the failure of task {0} was refused; it is due again when its lease ends: {1} {2}",
+          task,
+          error.code(),
+          error.getMessage());
+      done(delivery);
+    }
+  }
+
+  private void sendLater(Delivery delivery, RdqException error) {
+    delivery.isMaybeDone |= error.outcomeUnknown();
+    delivery.notBeforeNanos = now() + Calls.waitNanos(delivery.backoff, error.retryAfter());
+    outbox.add(delivery);
+  }
+
+  /** Says instead of an outcome that is refused that it was. */
+  private void substitute(Delivery delivery, String why) {
+    LOG.log(WARNING, "the outcome of task {0} is refused: {1}", delivery.claim.taskId(), why);
+    Outcome failure = Outcome.fail(Failure.OUTCOME_REFUSED, "the outcome was refused: " + why);
+    delivery.resolution = Delivery.resolution(delivery.claim, failure);
+    delivery.isSubstitute = true;
+  }
+
+  private void extended(Heartbeat beat, ExtendLeaseResult result) {
+    Claim claim = beat.claim();
+    if (claims.get(claim.token) != claim) {
+      return;
+    }
+    boolean isExtended = result.getOutcomeCase() == ExtendLeaseResult.OutcomeCase.EXTENDED;
+    if (isExtended) {
+      claim.progressDone(beat.progressNumber());
+      if (claim.heartbeatAtNanos != NEVER) {
+        claim.heartbeatAtNanos = now() + Math.max(HEARTBEAT_MIN, claim.leaseNanos / 3);
+        setTimer(claim);
+      }
+    } else {
+      RdqException error = Errors.of(result.getError());
+      boolean isGone = error.code() == Status.Code.NOT_FOUND;
+      boolean isLost = isGone || error instanceof StaleClaimException;
+      if (isLost && (!claim.isDecided || claim.isFlushing)) {
+        LOG.log(INFO, "the claim of task {0} is lost: {1}", claim.taskId(), error.getMessage());
+        lose(claim, reason(error.text("detail")));
+      } else if (!isLost && !error.isRetryable()) {
+        LOG.log(WARNING, "task {0} was not extended: {1}", claim.taskId(), error.getMessage());
+        // Progress that is refused once is refused always.
+        claim.progressDone(beat.progressNumber());
+      }
+    }
+    if (claim.isFlushing && !claim.hasNewProgress()) {
+      claim.isFlushing = false;
+      outbox.add(claim.delivery);
+    }
+  }
+
+  // ---- Stopping ----
+
+  private void beginStop() {
+    if (isStopping) {
+      return;
+    }
+    isStopping = true;
+    graceEndNanos = saturatedAdd(now(), Times.nanos(settings.grace()));
+    if (link != null) {
+      link.stopClaiming();
+    }
+    List<Claim> unstarted = new ArrayList<>(waiting);
+    waiting.clear();
+    for (Claim claim : unstarted) {
+      if (!claim.isDecided) {
+        decide(claim, Outcome.release());
+      }
+    }
+  }
+
+  private void endGrace() {
+    isGraceOver = true;
+    lastEndNanos = saturatedAdd(graceEndNanos, AFTER_GRACE);
+    for (Claim claim : List.copyOf(claims.values())) {
+      if (!claim.isDecided) {
+        claim.cancel(CancelReason.SHUTDOWN, settings.executor());
+        decide(claim, Outcome.release());
+      }
+    }
+  }
+
+  /** Whether a stopped worker has nothing to wait for any more. */
+  private boolean isOver() {
+    if (!isStopping) {
+      return false;
+    }
+    if (isGraceOver && now() >= lastEndNanos) {
+      return true;
+    }
+    boolean isAnswered =
+        claims.values().stream().allMatch(claim -> claim.isDecided && claim.delivery == null);
+    boolean handlersEnded = running == 0 || isGraceOver;
+    if (!isAnswered || !handlersEnded) {
+      return false;
+    }
+    if (link == null) {
+      return true;
+    }
+    // Nothing is left but what the server may still have on its way.
+    if (!isGraceOver) {
+      isGraceOver = true;
+      lastEndNanos = now() + AFTER_GRACE;
+    }
+    return false;
+  }
+
+  private static long saturatedAdd(long a, long b) {
+    return a > NEVER - b ? NEVER : a + b;
+  }
+}

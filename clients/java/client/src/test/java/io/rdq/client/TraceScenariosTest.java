@@ -1,0 +1,108 @@
+package io.rdq.client;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+
+import io.opentelemetry.api.GlobalOpenTelemetry;
+import io.opentelemetry.api.OpenTelemetry;
+import io.opentelemetry.api.common.AttributeKey;
+import io.opentelemetry.api.trace.Span;
+import io.opentelemetry.api.trace.Tracer;
+import io.opentelemetry.api.trace.TracerProvider;
+import io.opentelemetry.context.Context;
+import io.opentelemetry.context.Scope;
+import io.opentelemetry.context.propagation.ContextPropagators;
+import io.opentelemetry.sdk.trace.ReadWriteSpan;
+import io.opentelemetry.sdk.trace.ReadableSpan;
+import io.opentelemetry.sdk.trace.SdkTracerProvider;
+import io.opentelemetry.sdk.trace.SpanProcessor;
+import java.util.concurrent.CompletableFuture;
+import org.junit.jupiter.api.Test;
+
+/** A trace goes on from producer to handler. */
+class TraceScenariosTest extends Scenario {
+  /** What a handler finds. */
+  private record Found(String traceId, ReadableSpan span) {}
+
+  /** Without one that listens, no span is recorded. */
+  private static final class Listens implements SpanProcessor {
+    @Override
+    public void onStart(Context parent, ReadWriteSpan span) {}
+
+    @Override
+    public boolean isStartRequired() {
+      return true;
+    }
+
+    @Override
+    public void onEnd(ReadableSpan span) {}
+
+    @Override
+    public boolean isEndRequired() {
+      return false;
+    }
+  }
+
+  @Test
+  void traceContext() {
+    SdkTracerProvider tracers =
+        open(SdkTracerProvider.builder().addSpanProcessor(new Listens()).build());
+    GlobalOpenTelemetry.set(
+        new OpenTelemetry() {
+          @Override
+          public TracerProvider getTracerProvider() {
+            return tracers;
+          }
+
+          @Override
+          public ContextPropagators getPropagators() {
+            return ContextPropagators.noop();
+          }
+        });
+    CompletableFuture<Found> found = new CompletableFuture<>();
+    start(
+        client
+            .worker(QUEUE)
+            .handler(
+                "traced",
+                job -> {
+                  Span span = Span.current();
+                  found.complete(
+                      new Found(span.getSpanContext().getTraceId(), (ReadableSpan) span));
+                  return null;
+                }));
+
+    Tracer tracer = tracers.get("test");
+    Span parent = tracer.spanBuilder("producer").startSpan();
+    String id;
+    Scope scope = parent.makeCurrent();
+    try {
+      id = producer.enqueue(NewTask.of(QUEUE, "traced", "")).id();
+    } finally {
+      scope.close();
+      parent.end();
+    }
+
+    await(id, TaskStatus.SUCCEEDED);
+    Found handler = found.join();
+    assertEquals(parent.getSpanContext().getTraceId(), handler.traceId());
+    assertEquals(
+        parent.getSpanContext().getSpanId(), handler.span().getParentSpanContext().getSpanId());
+    assertEquals("rdq.handle", handler.span().getName());
+    assertEquals(QUEUE, handler.span().getAttribute(AttributeKey.stringKey("rdq.queue")));
+    assertEquals(id, handler.span().getAttribute(AttributeKey.stringKey("rdq.task_id")));
+    assertEquals(1, handler.span().getAttribute(AttributeKey.longKey("rdq.attempt")));
+
+    String own = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    Scope again = parent.makeCurrent();
+    try {
+      producer.enqueue(
+          NewTask.builder("kept", "traced").id("kept").header("traceparent", own).build());
+    } finally {
+      again.close();
+    }
+    assertEquals(own, operator.get("kept").headers().get("traceparent"));
+    producer.enqueue(NewTask.builder("kept", "traced").id("untraced").build());
+    assertFalse(operator.get("untraced").headers().containsKey("traceparent"));
+  }
+}
