@@ -218,7 +218,7 @@ impl Calling {
     /// Waits until the call may be repeated; the error, if it may not.
     pub(crate) async fn wait_after(&mut self, error: Error) -> Result<(), Error> {
         let left = self.left();
-        let is_given_up = error.is_retryable() || error.code() == Code::DeadlineExceeded;
+        let is_given_up = error.is_retryable();
         self.outcome_unknown |= error.outcome_unknown();
         match wait_after(&error, &mut self.backoff, left) {
             None if is_given_up && self.outcome_unknown => Err(error.with_outcome_unknown()),

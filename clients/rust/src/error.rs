@@ -171,7 +171,7 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Contention(_) | Self::Overloaded(_) => true,
-            _ => self.code() == Code::Unavailable,
+            _ => matches!(self.code(), Code::Unavailable | Code::DeadlineExceeded),
         }
     }
 
@@ -375,7 +375,7 @@ mod tests {
             (Code::ResourceExhausted, "MESSAGE_TOO_LARGE", false),
             (Code::Internal, "INTERNAL", false),
             (Code::FailedPrecondition, "STALE_CLAIM", false),
-            (Code::DeadlineExceeded, "DEADLINE_EXCEEDED", false),
+            (Code::DeadlineExceeded, "DEADLINE_EXCEEDED", true),
         ] {
             assert_eq!(said(code, reason, &[]).is_retryable(), is_retryable, "{reason}");
         }

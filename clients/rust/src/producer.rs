@@ -7,7 +7,6 @@ use crate::{
 };
 use rdq_proto::v1::{EnqueueBatchRequest, EnqueueRequest, EnqueueResult, enqueue_result::Outcome};
 use std::ops::Range;
-use tonic::Code;
 
 /// What one request carries at most. A task that is larger alone goes alone.
 const TASKS_MAX: usize = 1_000;
@@ -76,7 +75,7 @@ impl Client {
                     error.clone()
                 }
                 // The whole of it is refused for good: so is each of its tasks.
-                Err(error) if !error.is_retryable() && error.code() != Code::DeadlineExceeded => {
+                Err(error) if !error.is_retryable() => {
                     for index in &left {
                         answers[*index] = Some(Err(error.clone()));
                     }

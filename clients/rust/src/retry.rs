@@ -2,7 +2,6 @@
 
 use crate::Error;
 use std::time::Duration;
-use tonic::Code;
 
 /// Between the tries of a call.
 pub(crate) const CALLS: Range = Range { first: ms(100), most: ms(5_000) };
@@ -53,9 +52,8 @@ impl Backoff {
 /// How long to wait after this failure of a call; none if it is the call's answer: since repeating
 /// does not help, or since there is no time left for that.
 pub(crate) fn wait_after(error: &Error, backoff: &mut Backoff, left: Duration) -> Option<Duration> {
-    // A try that ran into its own end, not the call: there is time left, else nobody asks here.
-    let is_late = error.code() == Code::DeadlineExceeded;
-    if !error.is_retryable() && !is_late {
+    // Of a try that was late only the try has ended, not the call.
+    if !error.is_retryable() {
         return None;
     }
     let wait = backoff.next().max(error.retry_after().unwrap_or_default());
@@ -66,7 +64,7 @@ pub(crate) fn wait_after(error: &Error, backoff: &mut Backoff, left: Duration) -
 mod tests {
     use super::*;
     use rdq_proto::{ERROR_DOMAIN, v1::ErrorReason};
-    use tonic::Status;
+    use tonic::{Code, Status};
     use tonic_types::{ErrorDetails, StatusExt as _};
 
     const LEFT: Duration = Duration::from_secs(30);

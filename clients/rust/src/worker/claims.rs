@@ -401,7 +401,7 @@ impl Claims {
                 tracing::warn!(task = held.id, detail, "the claim was lost: so is its outcome");
                 self.remove(key);
             }
-            Err(error) if error.is_retryable() || error.code() == Code::DeadlineExceeded => {
+            Err(error) if error.is_retryable() => {
                 let wait = ending.backoff.next().max(error.retry_after().unwrap_or_default());
                 self.later.insert((now + wait, key));
             }
