@@ -3,9 +3,9 @@
 use crate::Error;
 use std::time::Duration;
 
-/// Between the tries of a call.
+/// Between the tries of a call, and of an outcome.
 pub(crate) const CALLS: Range = Range { first: ms(100), most: ms(5_000) };
-/// Between the streams of a worker, and between the tries of its outcomes.
+/// Between the streams of a worker.
 pub(crate) const STREAMS: Range = Range { first: ms(100), most: ms(10_000) };
 
 const fn ms(millis: u64) -> Duration {

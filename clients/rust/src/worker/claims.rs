@@ -8,7 +8,7 @@ use super::{
 use crate::{
     Cause, Error, Job, Outcome, StopReason, Task,
     job::Controls,
-    retry::{Backoff, STREAMS},
+    retry::{Backoff, CALLS},
     view::span,
 };
 use bytes::Bytes;
@@ -460,7 +460,7 @@ impl Claims {
             via: None,
             was_sent: false,
             is_last_word: false,
-            backoff: Backoff::new(STREAMS),
+            backoff: Backoff::new(CALLS),
         }));
         if size > OUTCOME_BYTES_MAX {
             // The server would refuse the whole message, with all that goes along.
