@@ -25,7 +25,7 @@ impl Client {
                 async move { rpc.tasks.enqueue(ask.request(message)).await }
             })
             .await?;
-        Ok(task.enqueued(response))
+        Ok(response.into())
     }
 
     /// Enqueues many tasks, and answers for each, in their order. One that is refused does not hold
@@ -66,7 +66,7 @@ impl Client {
             let error = match send(self.rpc(), ask, left.iter().map(|index| &tasks[*index])).await {
                 Ok(results) => {
                     for (index, result) in left.iter().zip(results) {
-                        answers[*index] = Some(answer(&tasks[*index], result));
+                        answers[*index] = Some(answer(result));
                     }
                     let again = |answer: &Option<_>| matches!(answer, Some(Err(e)) if Error::is_retryable(e));
                     left.retain(|index| again(&answers[*index]));
@@ -108,9 +108,9 @@ async fn send(
     Ok(response.into_inner().results)
 }
 
-fn answer(task: &EncodedTask, result: EnqueueResult) -> Result<Enqueued, Error> {
+fn answer(result: EnqueueResult) -> Result<Enqueued, Error> {
     match result.outcome {
-        Some(Outcome::Enqueued(response)) => Ok(task.enqueued(response)),
+        Some(Outcome::Enqueued(response)) => Ok(response.into()),
         Some(Outcome::Error(error)) => Err(error.into()),
         None => Err(Error::broken("has a result without an outcome")),
     }
