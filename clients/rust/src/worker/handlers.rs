@@ -13,6 +13,8 @@ pub(super) type Handler = Arc<dyn Fn(Job) -> BoxFuture<'static, Returned> + Send
 #[derive(Clone, Default)]
 pub(super) struct Handlers {
     by_name: HashMap<String, Versions>,
+    /// What was registered a second time.
+    repeated: Option<String>,
 }
 
 #[derive(Clone, Default)]
@@ -44,14 +46,23 @@ impl Handlers {
             let running = handler(job);
             async { running.await.map(Into::into).map_err(Into::into) }.boxed()
         });
-        let versions = self.by_name.entry(name).or_default();
-        match version {
-            None => versions.without = Some(handler),
+        let versions = self.by_name.entry(name.clone()).or_default();
+        let earlier = match &version {
+            None => versions.without.replace(handler),
             Some(version) => {
                 versions.last = Some(Arc::clone(&handler));
-                versions.by_version.insert(version, handler);
+                versions.by_version.insert(version.clone(), handler)
             }
+        };
+        if earlier.is_some() && self.repeated.is_none() {
+            let version = version.map(|version| format!(" of version {version:?}"));
+            self.repeated = Some(format!("{name:?}{}", version.unwrap_or_default()));
         }
+    }
+
+    /// The first that was registered twice, for people; none if all are different.
+    pub(super) fn repeated(&self) -> Option<&str> {
+        self.repeated.as_deref()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -120,5 +131,13 @@ mod tests {
         assert_eq!(route(&versions, Some("3"), false), "2");
         assert_eq!(route(&versions, None, false), "2");
         assert_eq!(route(&handlers(&[]), None, false), "unroutable");
+    }
+
+    #[test]
+    fn a_handler_that_is_registered_twice_is_named() {
+        assert_eq!(handlers(&[None, Some("1"), Some("2")]).repeated(), None);
+        assert_eq!(handlers(&[None, Some("1"), None]).repeated(), Some(r#""h""#));
+        let versions = handlers(&[Some("1"), None, Some("1"), None]);
+        assert_eq!(versions.repeated(), Some(r#""h" of version "1""#));
     }
 }

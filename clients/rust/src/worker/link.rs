@@ -18,8 +18,6 @@ const SILENCE_MAX: Duration = Duration::from_secs(40);
 /// Messages on their way out: few, so that what follows gathers into large ones.
 const OUT_MAX: usize = 2;
 const IN_MAX: usize = 8;
-/// The server refuses more in one request.
-const IN_FLIGHT_MAX: usize = 10_000;
 
 /// What happens on a stream.
 #[derive(Debug)]
@@ -62,13 +60,12 @@ impl Link {
             let mut rpc = rpc;
             rpc.tasks.work(ReceiverStream::new(requests)).await
         };
-        Self::open(Some(out), credits.min(IN_FLIGHT_MAX), open, |message| message)
+        Self::open(Some(out), credits, open, |message| message)
     }
 
     /// Opens `ClaimDue`, which only comes down.
     pub(super) fn claim_due(rpc: Rpc, settings: &Settings) -> Self {
-        let concurrency = settings.concurrency.min(IN_FLIGHT_MAX);
-        let wanted = i32::try_from(concurrency).unwrap_or(i32::MAX);
+        let wanted = i32::try_from(settings.concurrency).unwrap_or(i32::MAX);
         let request = v1::ClaimDueRequest {
             queues: settings.queues.clone(),
             worker_id: settings.worker_id.clone(),
@@ -128,7 +125,7 @@ impl Link {
 
 /// Credits as the contract has them: at least 1, or none at all.
 pub(super) fn grant(credits: usize) -> Option<i32> {
-    let credits = i32::try_from(credits.min(IN_FLIGHT_MAX)).unwrap_or(0);
+    let credits = i32::try_from(credits).unwrap_or(0);
     (credits > 0).then_some(credits)
 }
 

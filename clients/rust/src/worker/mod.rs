@@ -17,6 +17,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 const CONCURRENCY: usize = 10;
+/// The server grants no worker more credits.
+const CONCURRENCY_MAX: usize = 10_000;
 const GRACE: Duration = Duration::from_secs(30);
 const CLEANUP: Duration = Duration::from_secs(1);
 /// The server takes 240 bytes.
@@ -82,7 +84,8 @@ impl WorkerBuilder {
     }
 
     /// Runs the tasks of this handler's name: those that name no version, and those whose version
-    /// has no handler of its own. A later handler of the same name takes the place of an earlier.
+    /// has no handler of its own. A second handler of the same name makes [`build`](Self::build)
+    /// fail.
     ///
     /// What it returns ends the task: see [`Outcome`] and [`HandlerError`]. A panic is a failure
     /// with the error type `panic`.
@@ -97,7 +100,7 @@ impl WorkerBuilder {
         self
     }
 
-    /// Runs the tasks that name this version of the handler.
+    /// Runs the tasks that name this version of the handler; at most one is registered for it.
     pub fn handler_version<H, F, T, E>(
         mut self,
         handler_ref: impl Into<String>,
@@ -123,7 +126,8 @@ impl WorkerBuilder {
         self
     }
 
-    /// How many handlers run at once; 10 if not set. No more tasks are claimed than that.
+    /// How many handlers run at once, from 1 to 10,000; 10 if not set. No more tasks are claimed than
+    /// that.
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.settings.concurrency = concurrency;
         self
@@ -162,7 +166,8 @@ impl WorkerBuilder {
         self
     }
 
-    /// The worker, unless it has no queue, no handler, or a concurrency of 0.
+    /// The worker, unless it has no queue, no handler or one of them twice, or a concurrency that is
+    /// not 1 to 10,000.
     pub fn build(self) -> Result<Worker, Error> {
         let Settings { queues, handlers, concurrency, .. } = &self.settings;
         if queues.is_empty() {
@@ -171,8 +176,13 @@ impl WorkerBuilder {
         if handlers.is_empty() {
             return Err(Error::invalid("handlers", "a worker needs a handler"));
         }
-        if *concurrency == 0 {
-            return Err(Error::invalid("concurrency", "a worker runs at least one handler"));
+        if let Some(repeated) = handlers.repeated() {
+            let message = format!("the handler {repeated} is registered twice");
+            return Err(Error::invalid("handlers", message));
+        }
+        if !(1..=CONCURRENCY_MAX).contains(concurrency) {
+            let message = format!("a worker runs 1 to {CONCURRENCY_MAX} handlers at once");
+            return Err(Error::invalid("concurrency", message));
         }
         Ok(Worker { client: self.client, settings: Arc::new(self.settings) })
     }
@@ -321,4 +331,30 @@ fn worker_id() -> String {
     let host = &host[..boundary(&host, HOST_BYTES_MAX)];
     let letters: String = std::iter::repeat_with(fastrand::lowercase).take(6).collect();
     format!("{host}-{}-{letters}", std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_worker_that_cannot_work_is_refused_at_once() {
+        let client = Client::builder("localhost:1").connect_lazy().unwrap();
+        let worker = || Worker::builder(&client).queue("q").handler("h", idle);
+        assert!(worker().build().is_ok());
+        assert!(worker().handler_version("h", "1", idle).concurrency(CONCURRENCY_MAX).build().is_ok());
+        for (field, builder) in [
+            ("queues", Worker::builder(&client).handler("h", idle)),
+            ("handlers", Worker::builder(&client).queue("q")),
+            ("handlers", worker().handler("h", idle)),
+            ("concurrency", worker().concurrency(0)),
+            ("concurrency", worker().concurrency(CONCURRENCY_MAX + 1)),
+        ] {
+            assert_eq!(builder.build().unwrap_err().metadata("field"), Some(field));
+        }
+    }
+
+    async fn idle(_: Job) -> Result<(), HandlerError> {
+        Ok(())
+    }
 }
