@@ -207,8 +207,9 @@ impl Driver {
         let Some(link) = &mut self.link else { return };
         link.is_up = true;
         link.credits = link.credits.saturating_sub(message.tasks.len());
-        if message.draining && link.close() {
+        if message.draining && !link.is_draining {
             tracing::info!("the server is draining");
+            link.is_draining = true;
         }
         for ack in message.outcome_acks {
             let answer = resolved(ack.result);
@@ -316,8 +317,7 @@ impl Driver {
             return None;
         };
         loop {
-            let open = self.link.as_ref().map_or(0, |link| link.credits);
-            let credits = grant(self.free().saturating_sub(open));
+            let credits = self.grantable();
             let has_items = self.claims.has_outcomes(at) || self.claims.has_beats(at);
             if credits.is_none() && !has_items {
                 return None;
@@ -330,6 +330,13 @@ impl Driver {
             }
         }
         Some(out)
+    }
+
+    /// Credits that the open stream should have and has not. A server that drains gets none, but all
+    /// else: it takes outcomes on a stream until it ends that, and may take no new connection.
+    fn grantable(&self) -> Option<i32> {
+        let link = self.link.as_ref().filter(|link| !link.is_draining)?;
+        grant(self.free().saturating_sub(link.credits))
     }
 
     fn message(&mut self, credits: Option<i32>, at: Instant) -> v1::WorkRequest {

@@ -36,6 +36,8 @@ pub(super) struct Link {
     events: mpsc::Receiver<Event>,
     /// The server has answered on it.
     pub(super) is_up: bool,
+    /// The server drains: it sends no more tasks on it, and ends it soon.
+    pub(super) is_draining: bool,
     /// Tasks that the server may still send.
     pub(super) credits: usize,
     _reader: AbortOnDropHandle<()>,
@@ -96,7 +98,7 @@ impl Link {
             let _ = events.send(Event::Ended(end)).await;
         };
         let reader = AbortOnDropHandle::new(tokio::spawn(reader));
-        Self { out, events: inbox, is_up: false, credits, _reader: reader }
+        Self { out, events: inbox, is_up: false, is_draining: false, credits, _reader: reader }
     }
 
     pub(super) async fn next(&mut self) -> Event {

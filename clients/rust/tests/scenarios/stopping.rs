@@ -1,6 +1,6 @@
 //! The end of a worker, and of a server.
 
-use crate::harness::{QUEUE, Rival, Server, awaited, until, until_status};
+use crate::harness::{Interposer, QUEUE, Rival, Server, awaited, until, until_status};
 use rdq_client::{
     AttemptOutcome, Client, HandlerError, Job, NewTask, StopReason, TaskStatus, Worker,
     WorkerBuilder,
@@ -115,6 +115,30 @@ async fn drain_grace_over() {
     // Due at once: not after its lease of a minute, nor with backoff.
     let claim = Rival::at(&server.address()).claim(QUEUE, LONG).await.expect("it is due");
     assert_eq!((claim.id, claim.attempt_no), (id, 1));
+}
+
+#[tokio::test]
+async fn a_server_that_drains_takes_the_outcomes_of_what_runs() {
+    let mut server = Server::start().await;
+    let client = server.client().await;
+    let before = Interposer::before(server.address()).await;
+    let far = Client::connect(before.address()).await.unwrap();
+    let gate = Gate::closed();
+    // What is not answered soon is not answered by this server.
+    let worker = gate.worker(&far).grace(Duration::ZERO).build().unwrap().start();
+    let id = client.enqueue(NewTask::new(QUEUE, "h")).await.unwrap().id;
+    gate.until_started(1).await;
+
+    server.terminate();
+    until("the worker is told", async || before.saw_draining().then_some(())).await;
+    gate.open.add_permits(1);
+    server.ended().await;
+
+    assert_eq!(worker.stop().await.unanswered, 0, "the outcome was acknowledged");
+    server.restart().await;
+    let task = client.get(&id).await.unwrap();
+    assert_eq!((task.status(), task.attempts().len()), (TaskStatus::Succeeded, 1));
+    assert_eq!(gate.started.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
