@@ -6,16 +6,24 @@ use super::{
     claims::{Arrival, Claims, Via, Waiting},
     handlers::Route,
     link::{Event, Link, grant},
-    run::{Ended, Run},
+    run::{Ended, Run, panicked},
 };
 use crate::{
-    Cause, Client, Error, Outcome, StopReason,
+    Cause, Client, Error, HandlerError, Outcome, StopReason,
     client::{Try, now},
     retry::{Backoff, STREAMS},
 };
 use rdq_proto::v1::{self, extend_lease_result, resolve_result};
-use std::{collections::VecDeque, sync::Arc, time::Duration};
-use tokio::{sync::mpsc, task::JoinSet, time::Instant};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    sync::mpsc,
+    task::{self, JoinError, JoinSet},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
@@ -33,7 +41,9 @@ pub(super) struct Driver {
     claims: Claims,
     /// Claims whose handlers are not free yet, in their order.
     waiting: VecDeque<Waiting>,
-    runs: JoinSet<(i64, Ended)>,
+    runs: JoinSet<Ended>,
+    /// The claim of each run.
+    run_keys: HashMap<task::Id, i64>,
     calls: JoinSet<Answered>,
     outcome_calls: usize,
     beat_calls: usize,
@@ -73,6 +83,7 @@ impl Driver {
             claims: Claims::default(),
             waiting: VecDeque::new(),
             runs: JoinSet::new(),
+            run_keys: HashMap::new(),
             calls: JoinSet::new(),
             outcome_calls: 0,
             beat_calls: 0,
@@ -98,7 +109,7 @@ impl Driver {
             let Self { link, runs, calls, stopping, .. } = &mut self;
             tokio::select! {
                 event = next_event(link) => self.on_event(event),
-                Some(run) = runs.join_next() => self.on_ended(run),
+                Some(run) = runs.join_next_with_id() => self.on_ended(run),
                 Some(call) = calls.join_next() => self.on_answered(call),
                 () = room(blocked) => {}
                 () = stop.cancelled(), if stopping.is_none() => self.begin_stop(),
@@ -113,7 +124,7 @@ impl Driver {
         while let Some(event) = self.link.as_mut().and_then(Link::try_next) {
             self.on_event(event);
         }
-        while let Some(run) = self.runs.try_join_next() {
+        while let Some(run) = self.runs.try_join_next_with_id() {
             self.on_ended(run);
         }
         while let Some(call) = self.calls.try_join_next() {
@@ -266,7 +277,6 @@ impl Driver {
                 continue;
             }
             let run = Run {
-                key: arrival.key,
                 job: arrival.job,
                 handler,
                 mapper: self.settings.mapper.clone(),
@@ -274,15 +284,24 @@ impl Driver {
                 timeout: arrival.timeout,
                 cleanup: self.settings.cleanup,
             };
-            self.runs.spawn(run.run());
+            let id = self.runs.spawn(run.run()).id();
+            self.run_keys.insert(id, arrival.key);
         }
     }
 
-    fn on_ended(&mut self, run: Result<(i64, Ended), tokio::task::JoinError>) {
-        match run {
-            Ok((key, ended)) => self.claims.ended(key, ended, now()),
-            // Nothing in a run panics that is not caught, but what drops a handler's future.
-            Err(error) => tracing::error!(%error, "a handler ended without a word"),
+    fn on_ended(&mut self, run: Result<(task::Id, Ended), JoinError>) {
+        let (id, ended) = match run {
+            Ok(run) => run,
+            // Nothing in a run panics that is not caught there, but what is dropped with a handler.
+            Err(error) => {
+                let id = error.id();
+                let panic = error.try_into_panic().map(|panic| panicked(&*panic));
+                let failed = panic.unwrap_or_else(|_| HandlerError::new("panic", "it was aborted"));
+                (id, Ended::Returned(failed.into()))
+            }
+        };
+        if let Some(key) = self.run_keys.remove(&id) {
+            self.claims.ended(key, ended, now());
         }
     }
 
@@ -389,7 +408,7 @@ impl Driver {
         }
     }
 
-    fn on_answered(&mut self, call: Result<Answered, tokio::task::JoinError>) {
+    fn on_answered(&mut self, call: Result<Answered, JoinError>) {
         let at = now();
         match call {
             Ok(Answered::Outcomes(answers)) => {

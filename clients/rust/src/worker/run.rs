@@ -14,7 +14,6 @@ pub(super) type Mapper = Arc<dyn Fn(&Job, Returned) -> Outcome + Send + Sync>;
 
 /// What a handler needs to run.
 pub(super) struct Run {
-    pub(super) key: i64,
     pub(super) job: Job,
     pub(super) handler: Handler,
     pub(super) mapper: Option<Mapper>,
@@ -57,8 +56,8 @@ pub(super) enum Ended {
 }
 
 impl Run {
-    pub(super) async fn run(self) -> (i64, Ended) {
-        let Self { key, job, handler, mapper, controls, timeout, cleanup } = self;
+    pub(super) async fn run(self) -> Ended {
+        let Self { job, handler, mapper, controls, timeout, cleanup } = self;
         let work = async {
             let work = AssertUnwindSafe(async { handler(job.clone()).await }).catch_unwind();
             let returned = work.await.unwrap_or_else(|panic| Err(panicked(&*panic)));
@@ -80,7 +79,7 @@ impl Run {
             // end or a retreat.
             outcome = &mut work => {
                 let is_told = job.is_cancelled();
-                return (key, if is_told { Ended::Stopped } else { Ended::Returned(outcome) });
+                return if is_told { Ended::Stopped } else { Ended::Returned(outcome) };
             }
             () = controls.stopped() => Ended::Stopped,
             () = time_is_over => {
@@ -94,11 +93,11 @@ impl Run {
         };
         let _ = tokio::time::timeout(cleanup, &mut work).await;
         drop(work);
-        (key, ended)
+        ended
     }
 }
 
-fn panicked(panic: &(dyn Any + Send)) -> HandlerError {
+pub(super) fn panicked(panic: &(dyn Any + Send)) -> HandlerError {
     let message = panic
         .downcast_ref::<&str>()
         .map(|text| (*text).to_owned())

@@ -241,6 +241,42 @@ async fn execution_timeout() {
     worker.stop().await;
 }
 
+/// What panics when it is dropped.
+struct Fragile;
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        panic!("dropped");
+    }
+}
+
+#[tokio::test]
+async fn a_handler_that_panics_while_it_is_dropped_has_failed() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let mut config = QueueConfig::default();
+    config.timeout = Some(Duration::from_millis(200));
+    client.put_queue(QUEUE, config).await.unwrap();
+    let worker = worker(&client)
+        .concurrency(1)
+        .handler("hangs", |_| async {
+            let _fragile = Fragile;
+            std::future::pending::<Result<(), MailError>>().await
+        })
+        .handler("next", |_| async { Ok::<_, HandlerError>("its place is free") })
+        .build()
+        .unwrap()
+        .start();
+    let id = client.enqueue(NewTask::new(QUEUE, "hangs").max_attempts(1)).await.unwrap().id;
+    let next = client.enqueue(NewTask::new(QUEUE, "next")).await.unwrap().id;
+
+    let task = until_status(&client, &id, TaskStatus::Dead).await;
+    let error = task.attempts()[0].error.as_ref().unwrap();
+    assert_eq!((error.error_type.as_str(), error.message.as_str()), ("panic", "dropped"));
+    until_status(&client, &next, TaskStatus::Succeeded).await;
+    assert_eq!(worker.stop().await.unanswered, 0);
+}
+
 #[tokio::test]
 async fn bounded_concurrency() {
     const CONCURRENCY: usize = 4;
