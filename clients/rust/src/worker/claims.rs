@@ -65,8 +65,15 @@ enum Phase {
     Waiting,
     Running,
     /// The handler ended; its last checkpoint goes before the outcome.
-    Flushing(Box<v1::Resolution>),
+    Flushing(Box<Flushing>),
     Ending(Box<Ending>),
+}
+
+/// An outcome that waits for the answer to a checkpoint.
+#[derive(Debug)]
+struct Flushing {
+    resolution: v1::Resolution,
+    backoff: Backoff,
 }
 
 /// An outcome, until it is answered.
@@ -195,7 +202,8 @@ impl Claims {
         let keeps_progress = !matches!(outcome, Outcome::Complete(_));
         let resolution = outcome.resolution(held.id.clone(), held.token.clone());
         if keeps_progress && held.controls.new_progress().is_some() {
-            held.phase = Phase::Flushing(Box::new(resolution));
+            let backoff = Backoff::new(CALLS);
+            held.phase = Phase::Flushing(Box::new(Flushing { resolution, backoff }));
             self.beat_at(key, now);
         } else {
             self.send(key, resolution);
@@ -359,8 +367,12 @@ impl Claims {
             }
             Err(error) => {
                 tracing::debug!(task = held.id, code = ?error.code(), "a heartbeat failed");
-                let again = now + soon(held.lease);
-                self.beat_at(key, again);
+                let wait = match &mut held.phase {
+                    // No lease is at stake here, but an outcome.
+                    Phase::Flushing(flushing) => flushing.backoff.next(),
+                    _ => soon(held.lease),
+                };
+                self.beat_at(key, now + wait.max(error.retry_after().unwrap_or_default()));
             }
         }
     }
@@ -372,8 +384,8 @@ impl Claims {
             return;
         }
         let phase = std::mem::replace(&mut held.phase, Phase::Running);
-        if let Phase::Flushing(resolution) = phase {
-            self.send(key, *resolution);
+        if let Phase::Flushing(flushing) = phase {
+            self.send(key, flushing.resolution);
         }
     }
 
@@ -668,6 +680,11 @@ mod tests {
         assert!(!claims.has_outcomes(at));
         let beats = claims.take_beats(at);
         assert_eq!(beats[0].1.progress.as_deref(), Some(&b"half"[..]));
+        // A tenth of the lease would be 3 s.
+        claims.beat_answered(arrival.key, Err(unavailable()), at);
+        let at = at + Duration::from_millis(100);
+        assert!(!claims.has_outcomes(at));
+        assert_eq!(claims.take_beats(at).len(), 1, "again after a backoff");
         claims.beat_answered(arrival.key, Ok(v1::ExtendLeaseResponse::default()), at);
         assert!(claims.has_outcomes(at));
     }
