@@ -43,6 +43,11 @@ impl Backoff {
         self.range.most.min(self.range.first.saturating_mul(1 << doublings)).mul_f64(dice)
     }
 
+    /// The next waiting time after this failure: no less than the server asks for.
+    pub(crate) fn next_after(&mut self, error: &Error) -> Duration {
+        self.next().max(error.retry_after().unwrap_or_default())
+    }
+
     /// Back to the start.
     pub(crate) fn reset(&mut self) {
         self.failures = 0;
@@ -56,7 +61,7 @@ pub(crate) fn wait_after(error: &Error, backoff: &mut Backoff, left: Duration) -
     if !error.is_retryable() {
         return None;
     }
-    let wait = backoff.next().max(error.retry_after().unwrap_or_default());
+    let wait = backoff.next_after(error);
     (wait < left).then_some(wait)
 }
 

@@ -168,7 +168,7 @@ impl Claims {
             ),
             controls,
             timeout: span(claim.execution_timeout.as_ref())
-                .map(|timeout| Timeout::of_claim(arrived, timeout)),
+                .map(|timeout| Timeout::of_claim(arrived, lease.saturating_sub(left), timeout)),
             is_strict: mismatch == Ok(v1::HandlerVersionMismatch::DeadLetter),
         })
     }
@@ -369,10 +369,10 @@ impl Claims {
                 tracing::debug!(task = held.id, code = ?error.code(), "a heartbeat failed");
                 let wait = match &mut held.phase {
                     // No lease is at stake here, but an outcome.
-                    Phase::Flushing(flushing) => flushing.backoff.next(),
+                    Phase::Flushing(flushing) => flushing.backoff.next_after(&error),
                     _ => soon(held.lease),
                 };
-                self.beat_at(key, now + wait.max(error.retry_after().unwrap_or_default()));
+                self.beat_at(key, now + wait);
             }
         }
     }

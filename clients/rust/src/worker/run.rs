@@ -39,10 +39,11 @@ pub(super) struct Timeout {
 
 impl Timeout {
     /// No lease reaches beyond the execution timeout, and who waits for the task gets it in that
-    /// moment. So the handler is told a little before, to have its end reported in time.
-    pub(super) fn of_claim(arrived: Instant, timeout: Duration) -> Self {
+    /// moment. So the handler is told a little before, to have its end reported in time. The time
+    /// runs from the claim, which was of this age when it arrived.
+    pub(super) fn of_claim(arrived: Instant, age: Duration, timeout: Duration) -> Self {
         let margin = (timeout / 10).min(MARGIN_MAX);
-        Self { at: arrived + timeout.saturating_sub(margin), cleanup: margin / 2 }
+        Self { at: arrived + timeout.saturating_sub(margin + age), cleanup: margin / 2 }
     }
 }
 
@@ -115,4 +116,24 @@ fn in_span<T>(job: &Job, work: impl Future<Output = T>) -> impl Future<Output = 
     let (queue, task_id, attempt) = (job.queue(), job.id(), job.attempt_no());
     let span = tracing::info_span!("rdq.handle", queue, task_id, attempt);
     tracing::Instrument::instrument(work, span)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_handler_runs_from_its_claim() {
+        let (arrived, second) = (crate::client::now(), Duration::from_secs(1));
+        for (age, timeout, left) in [
+            (0, 100, 99), // a second before
+            (30, 100, 69),
+            (200, 100, 0),
+        ] {
+            let timeout = Timeout::of_claim(arrived, age * second, timeout * second);
+            assert_eq!(timeout.at, arrived + left * second, "{age} s old");
+        }
+        let short = Timeout::of_claim(arrived, second / 2, 2 * second);
+        assert_eq!(short.at, arrived + second * 13 / 10, "a tenth before");
+    }
 }
