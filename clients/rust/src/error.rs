@@ -238,8 +238,20 @@ impl Error {
         match error {
             Self::Overloaded(_) | Self::Contention(_) => error.clone(),
             _ if error.code() == Code::Unavailable => error.clone(),
-            _ => Self::timed_out(),
+            _ => {
+                let mut late = Self::timed_out();
+                Arc::make_mut(&mut late.details_mut().0).retry_after = error.retry_after();
+                late
+            }
         }
+    }
+
+    /// Whether the server refused what the request says, so that the same request never succeeds.
+    pub(crate) fn is_about_the_request(&self) -> bool {
+        matches!(
+            self,
+            Self::InvalidArgument(_) | Self::MessageTooLarge(_) | Self::PayloadTooLarge(_)
+        )
     }
 
     /// The same error of a call one of whose earlier tries may have changed what this one did not.

@@ -83,6 +83,8 @@ struct Ending {
     via: Option<Via>,
     /// An earlier answer may have been lost.
     was_sent: bool,
+    /// It goes in a message of its own: one that it was in was refused.
+    is_alone: bool,
     /// It says that another outcome was refused.
     is_last_word: bool,
     backoff: Backoff,
@@ -293,13 +295,17 @@ impl Claims {
                 continue;
             };
             let size = ending.resolution.encoded_len();
-            if !taken.is_empty() && bytes + size > OUTCOME_BYTES_MAX {
+            let is_alone = ending.is_alone;
+            if !taken.is_empty() && (is_alone || bytes + size > OUTCOME_BYTES_MAX) {
                 break;
             }
             bytes += size;
             ending.via = Some(via);
             taken.push((key, ending.resolution.clone()));
             self.ready.pop_front();
+            if is_alone {
+                break;
+            }
         }
         taken
     }
@@ -389,6 +395,13 @@ impl Claims {
         }
     }
 
+    /// The message that carried an outcome was refused, for itself or for another: it goes alone.
+    pub(super) fn send_alone(&mut self, key: i64) {
+        if let Some(Held { phase: Phase::Ending(ending), .. }) = self.held.get_mut(&key) {
+            ending.is_alone = true;
+        }
+    }
+
     /// The answer to an outcome, or what became of the call that carried it.
     pub(super) fn outcome_answered(
         &mut self,
@@ -414,7 +427,7 @@ impl Claims {
                 self.remove(key);
             }
             Err(error) if error.is_retryable() => {
-                let wait = ending.backoff.next().max(error.retry_after().unwrap_or_default());
+                let wait = ending.backoff.next_after(&error);
                 self.later.insert((now + wait, key));
             }
             Err(error) => self.refused(key, &error),
@@ -436,6 +449,7 @@ impl Claims {
         let cause = Cause::new("rdq.OutcomeRefused", error.message());
         ending.resolution = Outcome::Fail(cause).resolution(held.id.clone(), held.token.clone());
         ending.is_last_word = true;
+        ending.is_alone = false;
         ending.was_sent = false;
         ending.backoff.reset();
         self.ready.push_back(key);
@@ -471,6 +485,7 @@ impl Claims {
             resolution,
             via: None,
             was_sent: false,
+            is_alone: false,
             is_last_word: false,
             backoff: Backoff::new(CALLS),
         }));
@@ -656,6 +671,27 @@ mod tests {
         let gone = error(v1::ErrorReason::NotFound, Code::NotFound);
         claims.outcome_answered(key, Err(gone), at);
         assert!(claims.is_empty());
+    }
+
+    #[test]
+    fn what_was_refused_together_is_sent_one_by_one() {
+        let (mut claims, at) = (Claims::default(), crate::client::now());
+        for id in ["a", "b", "c"] {
+            let key = started(&mut claims, id, 1, at).key;
+            claims.ended(key, Ended::Returned(done()), at);
+        }
+        let together = claims.take_outcomes(Via::Call);
+        assert_eq!(together.len(), 3);
+        for (key, _) in together {
+            claims.send_alone(key);
+            claims.outcome_answered(key, Err(Error::timed_out()), at);
+        }
+        let at = at + Duration::from_millis(100);
+        let sizes: Vec<_> = std::iter::from_fn(|| {
+            claims.has_outcomes(at).then(|| claims.take_outcomes(Via::Call).len())
+        })
+        .collect();
+        assert_eq!(sizes, [1, 1, 1]);
     }
 
     #[test]

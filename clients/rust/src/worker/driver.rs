@@ -70,7 +70,11 @@ struct Stopping {
 /// What unary calls answered, claim by claim.
 #[derive(Debug)]
 enum Answered {
-    Outcomes(Vec<(i64, Result<v1::ResolvedClaim, Error>)>),
+    Outcomes {
+        answers: Vec<(i64, Result<v1::ResolvedClaim, Error>)>,
+        /// The server refused the request, for one of its outcomes or all together.
+        refused: bool,
+    },
     Beats(Vec<(i64, Result<v1::ExtendLeaseResponse, Error>)>),
 }
 
@@ -402,8 +406,15 @@ impl Driver {
             self.calls.spawn(async move {
                 let request = Try::ONLY.request(v1::ResolveBatchRequest { resolutions });
                 let answer = Try::ONLY.answer(rpc.tasks.resolve_batch(request)).await;
+                let refusal = answer.as_ref().err().filter(|error| error.is_about_the_request());
+                // What was sent alone is what was refused.
+                if let (Some(error), [key]) = (refusal, keys.as_slice()) {
+                    let answers = vec![(*key, Err(error.clone()))];
+                    return Answered::Outcomes { answers, refused: false };
+                }
+                let refused = refusal.is_some();
                 let results = answer.map(|it| it.into_inner().results.into_iter().map(Some));
-                Answered::Outcomes(each(keys, results, resolved))
+                Answered::Outcomes { answers: each(keys, results, resolved), refused }
             });
         }
     }
@@ -411,9 +422,12 @@ impl Driver {
     fn on_answered(&mut self, call: Result<Answered, JoinError>) {
         let at = now();
         match call {
-            Ok(Answered::Outcomes(answers)) => {
+            Ok(Answered::Outcomes { answers, refused }) => {
                 self.outcome_calls -= 1;
                 for (key, answer) in answers {
+                    if refused {
+                        self.claims.send_alone(key);
+                    }
                     self.claims.outcome_answered(key, answer, at);
                 }
             }

@@ -14,6 +14,7 @@ use std::{
 };
 use tokio::sync::{Barrier, Notify};
 use tonic::Status;
+use tonic_types::{ErrorDetails, StatusExt as _};
 
 /// Soon enough for a test, and a delay all the same.
 const SOON: Duration = Duration::from_millis(10);
@@ -386,6 +387,39 @@ async fn result_too_large() {
     let id = client.enqueue(NewTask::new(QUEUE, "returns").payload("1")).await.unwrap().id;
     until_status(&client, &id, TaskStatus::Succeeded).await;
     assert_eq!(worker.stop().await.unanswered, 0);
+}
+
+#[tokio::test]
+async fn a_call_that_fails_takes_no_success_away_and_one_outcome_that_is_refused_ends() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let before = Interposer::before(server.address()).await;
+    let refusal = |code, reason| {
+        Status::with_error_details(code, "", ErrorDetails::with_error_info(reason, rdq_proto::ERROR_DOMAIN, []))
+    };
+    let far = Client::connect(before.address()).await.unwrap();
+    let worker = worker(&far)
+        .receive(Receive::ClaimDue)
+        .handler("h", |_| async { Ok::<_, HandlerError>("done") })
+        .build()
+        .unwrap()
+        .start();
+    let enqueue = async || client.enqueue(NewTask::new(QUEUE, "h").max_attempts(1)).await.unwrap().id;
+
+    before.refuse("ResolveBatch", refusal(Code::Internal, "INTERNAL"));
+    let id = enqueue().await;
+    until("the call has failed", async || (before.refusals() >= 2).then_some(())).await;
+    before.allow("ResolveBatch");
+    let task = until_status(&client, &id, TaskStatus::Succeeded).await;
+    assert_eq!((task.attempts().len(), &task.result()[..]), (1, &b"done"[..]));
+
+    // Nothing that it sends for this claim can be taken: the worker gives up, and says so.
+    before.refuse("ResolveBatch", refusal(Code::InvalidArgument, "INVALID_ARGUMENT"));
+    let refused = before.refusals();
+    let id = enqueue().await;
+    until("both words are refused", async || (before.refusals() >= refused + 2).then_some(())).await;
+    assert_eq!(worker.stop().await.unanswered, 0);
+    assert_eq!(client.get(&id).await.unwrap().status(), TaskStatus::InFlight);
 }
 
 #[tokio::test]
