@@ -21,7 +21,8 @@ const PROGRESS_BYTES_MAX: usize = 64 << 10;
 /// A claim can be lost or the task cancelled while the handler runs. Then
 /// [`cancellation`](Self::cancellation) is cancelled, [`stop_reason`](Self::stop_reason) says why, and
 /// the handler has a moment (1 s, see `WorkerBuilder::cleanup`) to end by itself. After that its
-/// future is dropped, at the `await` where it stands. What it returns from then on is not used.
+/// future is dropped, at the `await` where it stands. What it returns once it was told is not used,
+/// but for a success of one that was told [`StopReason::Shutdown`].
 ///
 /// A handler that never awaits cannot be dropped: put such work into `spawn_blocking`, and let it look
 /// at the token.

@@ -194,9 +194,12 @@ impl Claims {
         self.held.get(&key).is_some_and(|held| matches!(held.phase, Phase::Waiting))
     }
 
-    /// The claim ends so, unless it is gone.
+    /// The claim ends so, unless it is gone or has ended before.
     pub(super) fn end(&mut self, key: i64, outcome: Outcome, now: Instant) {
         let Some(held) = self.held.get_mut(&key) else { return };
+        if !matches!(held.phase, Phase::Waiting | Phase::Running) {
+            return;
+        }
         if held.is_gone {
             self.remove(key);
             return;
@@ -257,6 +260,17 @@ impl Claims {
     pub(super) fn stop_running(&self, reason: StopReason) {
         for held in self.held.values().filter(|held| matches!(held.phase, Phase::Running)) {
             held.controls.stop(reason);
+        }
+    }
+
+    /// Gives back the claims of handlers that ignore their stop. What they do after that counts no
+    /// more.
+    pub(super) fn give_back_running(&mut self, now: Instant) {
+        let running = |held: &Held| matches!(held.phase, Phase::Running);
+        let keys: Vec<_> =
+            self.held.iter().filter(|(_, held)| running(held)).map(|(key, _)| *key).collect();
+        for key in keys {
+            self.end(key, Outcome::Snooze(Duration::ZERO), now);
         }
     }
 
@@ -671,6 +685,17 @@ mod tests {
         let gone = error(v1::ErrorReason::NotFound, Code::NotFound);
         claims.outcome_answered(key, Err(gone), at);
         assert!(claims.is_empty());
+    }
+
+    #[test]
+    fn the_claim_of_a_handler_that_ignores_its_stop_is_given_back_once_and_for_all() {
+        let (mut claims, at) = (Claims::default(), crate::client::now());
+        let key = started(&mut claims, "a", 1, at).key;
+        claims.give_back_running(at);
+        claims.ended(key, Ended::Returned(done()), at);
+        let taken = claims.take_outcomes(Via::Call);
+        assert_eq!(taken.len(), 1);
+        assert!(matches!(call(&taken[0].1), v1::resolution::Call::Release(_)));
     }
 
     #[test]

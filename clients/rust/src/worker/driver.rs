@@ -31,6 +31,8 @@ use tonic::Code;
 const CALLS_MAX: usize = 4;
 /// After the grace, outcomes have so long to be answered.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
+/// Of these, so much is for the handlers that were stopped; the rest is for giving their claims back.
+const RELEASE_WITHIN: Duration = Duration::from_secs(4);
 const LONG: Duration = Duration::from_secs(3_600);
 
 /// A worker that runs.
@@ -61,6 +63,9 @@ struct Stopping {
     /// The handlers may run.
     grace: Instant,
     handlers_stopped: bool,
+    /// The claims of handlers that have not ended yet are given back.
+    release: Instant,
+    released: bool,
     /// A stream that does not end, though nothing is held, is waited for.
     stream: Instant,
     /// At last.
@@ -143,6 +148,10 @@ impl Driver {
                 stopping.handlers_stopped = true;
                 self.claims.stop_running(StopReason::Shutdown);
             }
+            Some(stopping) if !stopping.released && stopping.release <= at => {
+                stopping.released = true;
+                self.claims.give_back_running(at);
+            }
             None if self.link.is_none() && self.connect_at <= at => self.connect(),
             _ => {}
         }
@@ -169,7 +178,7 @@ impl Driver {
             wake_at = wake_at.min(self.connect_at);
         }
         if let Some(stopping) = &self.stopping {
-            for end in [stopping.grace, stopping.stream, stopping.end] {
+            for end in [stopping.grace, stopping.release, stopping.stream, stopping.end] {
                 if end > at {
                     wake_at = wake_at.min(end);
                 }
@@ -180,7 +189,8 @@ impl Driver {
 
     fn is_done(&self, at: Instant) -> bool {
         let Some(stopping) = &self.stopping else { return false };
-        let is_idle = self.claims.is_empty() && self.runs.is_empty();
+        // A handler that ignores its stop holds nothing any more.
+        let is_idle = self.claims.is_empty() && (self.runs.is_empty() || stopping.released);
         let stream_is_over = self.link.is_none() || stopping.stream <= at;
         (is_idle && stream_is_over) || stopping.end <= at
     }
@@ -191,6 +201,8 @@ impl Driver {
         self.stopping = Some(Stopping {
             grace,
             handlers_stopped: false,
+            release: grace + self.settings.cleanup.min(RELEASE_WITHIN),
+            released: false,
             stream: at + LAST_ANSWERS,
             end: grace + LAST_ANSWERS,
         });

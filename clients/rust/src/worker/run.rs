@@ -76,25 +76,38 @@ impl Run {
         };
         let ended = tokio::select! {
             biased;
-            // What it returns once it was told to stop counts no more: nobody knows whether it is an
-            // end or a retreat.
-            outcome = &mut work => {
-                let is_told = job.is_cancelled();
-                return if is_told { Ended::Stopped } else { Ended::Returned(outcome) };
-            }
-            () = controls.stopped() => Ended::Stopped,
+            outcome = &mut work => Ok(outcome),
+            () = controls.stopped() => Err(Ended::Stopped),
             () = time_is_over => {
                 controls.stop(StopReason::Timeout);
-                Ended::TimedOut
+                Err(Ended::TimedOut)
             }
         };
-        let cleanup = match (&ended, timeout) {
-            (Ended::TimedOut, Some(timeout)) => cleanup.min(timeout.cleanup),
-            _ => cleanup,
+        let (outcome, otherwise) = match ended {
+            Ok(outcome) => (Some(outcome), Ended::Stopped),
+            Err(otherwise) => {
+                let cleanup = match (&otherwise, timeout) {
+                    (Ended::TimedOut, Some(timeout)) => cleanup.min(timeout.cleanup),
+                    _ => cleanup,
+                };
+                (tokio::time::timeout(cleanup, &mut work).await.ok(), otherwise)
+            }
         };
-        let _ = tokio::time::timeout(cleanup, &mut work).await;
         drop(work);
-        ended
+        match outcome {
+            Some(outcome) if is_used(&outcome, job.stop_reason()) => Ended::Returned(outcome),
+            _ => otherwise,
+        }
+    }
+}
+
+/// Whether what a handler returned ends the attempt. Once it was told to stop, a failure may be a mere
+/// retreat; a success is one, if the claim still is this worker's to end.
+fn is_used(outcome: &Outcome, stopped: Option<StopReason>) -> bool {
+    match stopped {
+        None => true,
+        Some(StopReason::Shutdown) => matches!(outcome, Outcome::Complete(_)),
+        Some(_) => false,
     }
 }
 

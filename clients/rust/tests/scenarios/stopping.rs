@@ -47,9 +47,10 @@ impl Gate {
                     permit = gate.open.acquire() => permit.expect("never closed").forget(),
                     () = job.cancellation().cancelled() => {
                         gate.reasons.lock().unwrap().push(job.stop_reason());
+                        return Err(HandlerError::new("stopped", "it is to run again"));
                     }
                 }
-                Ok::<_, HandlerError>("done")
+                Ok("done")
             }
         })
     }
@@ -115,6 +116,67 @@ async fn drain_grace_over() {
     // Due at once: not after its lease of a minute, nor with backoff.
     let claim = Rival::at(&server.address()).claim(QUEUE, LONG).await.expect("it is due");
     assert_eq!((claim.id, claim.attempt_no), (id, 1));
+}
+
+#[tokio::test]
+async fn a_success_after_the_grace_counts() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let started = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&started);
+    let worker = Worker::builder(&client)
+        .queue(QUEUE)
+        .grace(Duration::ZERO)
+        .handler("h", move |job: Job| {
+            count.fetch_add(1, Ordering::SeqCst);
+            async move {
+                job.cancellation().cancelled().await;
+                Ok::<_, HandlerError>("all the same")
+            }
+        })
+        .build()
+        .unwrap()
+        .start();
+    let id = client.enqueue(NewTask::new(QUEUE, "h")).await.unwrap().id;
+    until("it runs", async || (started.load(Ordering::SeqCst) == 1).then_some(())).await;
+
+    assert_eq!(worker.stop().await.unanswered, 0);
+
+    let task = client.get(&id).await.unwrap();
+    assert_eq!((task.status(), task.result()), (TaskStatus::Succeeded, &"all the same".into()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_handler_that_ignores_its_stop_keeps_no_claim() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let (started, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (count, end) = (Arc::clone(&started), Arc::clone(&over));
+    let worker = Worker::builder(&client)
+        .queue(QUEUE)
+        .grace(Duration::ZERO)
+        .handler("blocks", move |_| {
+            count.fetch_add(1, Ordering::SeqCst);
+            let end = Arc::clone(&end);
+            async move {
+                while end.load(Ordering::SeqCst) == 0 {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Ok::<_, HandlerError>("too late")
+            }
+        })
+        .build()
+        .unwrap()
+        .start();
+    let id = client.enqueue(NewTask::new(QUEUE, "blocks")).await.unwrap().id;
+    until("it runs", async || (started.load(Ordering::SeqCst) == 1).then_some(())).await;
+
+    let stopped = worker.stop().await;
+    let task = client.get(&id).await.unwrap();
+    over.store(1, Ordering::SeqCst);
+
+    assert_eq!(stopped.unanswered, 0);
+    assert_eq!((task.status(), task.attempt_count()), (TaskStatus::Pending, 0));
 }
 
 #[tokio::test]
