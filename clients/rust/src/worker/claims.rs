@@ -3,7 +3,7 @@
 
 use super::{
     handlers::Handler,
-    run::{Ended, Timeout},
+    run::{Ended, TIMEOUT, Timeout},
 };
 use crate::{
     Cause, Error, Job, Outcome, StopReason, Task,
@@ -220,7 +220,7 @@ impl Claims {
         match ended {
             Ended::Returned(outcome) => self.end(key, outcome, now),
             Ended::TimedOut => {
-                let cause = Cause::new("rdq.Timeout", "the execution timeout is over");
+                let cause = Cause::new(TIMEOUT, "the execution timeout is over");
                 self.end(key, Outcome::Fail(cause), now);
             }
             Ended::Stopped => self.end(key, Outcome::Snooze(Duration::ZERO), now),

@@ -1,6 +1,8 @@
 //! One handler, from its start to its end: it returned, it was stopped, or its time was over.
 
 use super::handlers::{Handler, Returned};
+#[cfg(feature = "opentelemetry")]
+use crate::trace::HandleSpan;
 use crate::{Cause, HandlerError, Job, Outcome, StopReason, job::Controls};
 use futures::FutureExt as _;
 use std::{any::Any, fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
@@ -8,6 +10,9 @@ use tokio::time::Instant;
 
 /// A handler with an execution timeout is told no earlier than this before it.
 const MARGIN_MAX: Duration = Duration::from_secs(1);
+
+/// The error type of a handler whose time was over.
+pub(super) const TIMEOUT: &str = "rdq.Timeout";
 
 /// Sees what a handler returned, before it is sent.
 pub(super) type Mapper = Arc<dyn Fn(&Job, Returned) -> Outcome + Send + Sync>;
@@ -56,6 +61,19 @@ pub(super) enum Ended {
     Stopped,
 }
 
+impl Ended {
+    /// Of an attempt that failed. One that is to run later says when, and is none.
+    fn error_type(&self) -> Option<&str> {
+        match self {
+            Self::Returned(
+                Outcome::Fail(cause) | Outcome::Retryable(cause) | Outcome::Permanent(cause),
+            ) => Some(cause.error_type()),
+            Self::TimedOut => Some(TIMEOUT),
+            Self::Returned(_) | Self::Stopped => None,
+        }
+    }
+}
+
 impl Run {
     pub(super) async fn run(self) -> Ended {
         let Self { job, handler, mapper, controls, timeout, cleanup } = self;
@@ -67,7 +85,8 @@ impl Run {
                 .unwrap_or_else(|panic| panicked(&*panic).into())
         };
         // Boxed, so that it can be dropped before its end is told.
-        let mut work = Box::pin(in_span(&job, work));
+        let span = HandleSpan::start(&job);
+        let mut work = Box::pin(span.run(work));
         let time_is_over = async {
             match timeout {
                 Some(timeout) => tokio::time::sleep_until(timeout.at).await,
@@ -94,10 +113,12 @@ impl Run {
             }
         };
         drop(work);
-        match outcome {
+        let ended = match outcome {
             Some(outcome) if is_used(&outcome, job.stop_reason()) => Ended::Returned(outcome),
             _ => otherwise,
-        }
+        };
+        span.end(ended.error_type());
+        ended
     }
 }
 
@@ -119,16 +140,32 @@ pub(super) fn panicked(panic: &(dyn Any + Send)) -> HandlerError {
     Cause::new("panic", message.unwrap_or_else(|| "the handler panicked".to_owned())).into()
 }
 
-#[cfg(feature = "opentelemetry")]
-fn in_span<T>(job: &Job, work: impl Future<Output = T>) -> impl Future<Output = T> {
-    crate::trace::in_span(job, work)
-}
+#[cfg(not(feature = "opentelemetry"))]
+struct HandleSpan(tracing::Span);
 
 #[cfg(not(feature = "opentelemetry"))]
-fn in_span<T>(job: &Job, work: impl Future<Output = T>) -> impl Future<Output = T> {
-    let (queue, task_id, attempt) = (job.queue(), job.id(), job.attempt_no());
-    let span = tracing::info_span!("rdq.handle", queue, task_id, attempt);
-    tracing::Instrument::instrument(work, span)
+impl HandleSpan {
+    fn start(job: &Job) -> Self {
+        let (queue, task_id, attempt) = (job.queue(), job.id(), job.attempt_no());
+        let span = tracing::info_span!(
+            "rdq.handle",
+            queue,
+            task_id,
+            attempt,
+            "error.type" = tracing::field::Empty,
+        );
+        Self(span)
+    }
+
+    fn run<W: Future>(&self, work: W) -> tracing::instrument::Instrumented<W> {
+        tracing::Instrument::instrument(work, self.0.clone())
+    }
+
+    fn end(self, error_type: Option<&str>) {
+        if let Some(error_type) = error_type {
+            self.0.record("error.type", error_type);
+        }
+    }
 }
 
 #[cfg(test)]
