@@ -41,29 +41,30 @@ impl Client {
         let tasks: Vec<_> = tasks.into_iter().map(NewTask::encode).collect();
         let mut answers = Vec::with_capacity(tasks.len());
         for range in cut(tasks.iter().map(|task| task.bytes.len())) {
-            match self.enqueue_batch(&tasks[range]).await {
-                Ok(batch) => answers.extend(batch),
-                Err(error) => {
-                    let left = tasks.len() - answers.len();
-                    answers.extend(std::iter::repeat_n(Err(error), left));
-                    break;
-                }
+            let (batch, unreachable) = self.enqueue_batch(&tasks[range]).await;
+            answers.extend(batch);
+            if let Some(error) = unreachable {
+                let left = tasks.len() - answers.len();
+                answers.extend(std::iter::repeat_n(Err(error), left));
+                break;
             }
         }
         answers
     }
 
-    /// Sends one request, and again those of its tasks for which that helps.
+    /// Sends one request, and again those of its tasks for which that helps. Answers for each, and
+    /// with the error by which the server could not be reached in the end, if it could not.
     async fn enqueue_batch(
         &self,
         tasks: &[EncodedTask],
-    ) -> Result<Vec<Result<Enqueued, Error>>, Error> {
+    ) -> (Vec<Result<Enqueued, Error>>, Option<Error>) {
+        let mut unreachable = None;
         let mut answers: Vec<Option<Result<Enqueued, Error>>> = vec![None; tasks.len()];
         let mut left: Vec<usize> = (0..tasks.len()).collect();
         let mut calling = self.calling();
         loop {
             let ask = calling.next_try();
-            let error = match send(self.rpc(), ask, left.iter().map(|index| &tasks[*index])).await {
+            let (error, is_answered) = match send(self.rpc(), ask, left.iter().map(|index| &tasks[*index])).await {
                 Ok(results) => {
                     for (index, result) in left.iter().zip(results) {
                         answers[*index] = Some(answer(result));
@@ -72,7 +73,7 @@ impl Client {
                     left.retain(|index| again(&answers[*index]));
                     let Some(first) = left.first() else { break };
                     let Some(Err(error)) = &answers[*first] else { break };
-                    error.clone()
+                    (error.clone(), true)
                 }
                 // The whole of it is refused for good: so is each of its tasks.
                 Err(error) if !error.is_retryable() => {
@@ -81,20 +82,19 @@ impl Client {
                     }
                     break;
                 }
-                Err(error) => error,
+                Err(error) => (error, false),
             };
             if let Err(error) = calling.wait_after(error).await {
-                if left.len() == tasks.len() {
-                    return Err(error);
-                }
                 for index in &left {
                     answers[*index].get_or_insert_with(|| Err(error.clone()));
                 }
+                unreachable = (!is_answered).then_some(error);
                 break;
             }
         }
         let missing = || Err(Error::broken("has no result for a task"));
-        Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect())
+        let answers = answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect();
+        (answers, unreachable)
     }
 }
 
