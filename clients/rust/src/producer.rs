@@ -64,7 +64,13 @@ impl Client {
         let mut calling = self.calling();
         loop {
             let ask = calling.next_try();
-            let (error, is_answered) = match send(self.rpc(), ask, left.iter().map(|index| &tasks[*index])).await {
+            let (error, is_answered) = match send(
+                self.rpc(),
+                ask,
+                left.iter().map(|index| &tasks[*index]),
+            )
+            .await
+            {
                 Ok(results) => {
                     for (index, result) in left.iter().zip(results) {
                         answers[*index] = Some(answer(result));

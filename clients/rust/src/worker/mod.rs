@@ -342,7 +342,9 @@ mod tests {
         let client = Client::builder("localhost:1").connect_lazy().unwrap();
         let worker = || Worker::builder(&client).queue("q").handler("h", idle);
         assert!(worker().build().is_ok());
-        assert!(worker().handler_version("h", "1", idle).concurrency(CONCURRENCY_MAX).build().is_ok());
+        assert!(
+            worker().handler_version("h", "1", idle).concurrency(CONCURRENCY_MAX).build().is_ok()
+        );
         for (field, builder) in [
             ("queues", Worker::builder(&client).handler("h", idle)),
             ("handlers", Worker::builder(&client).queue("q")),

@@ -1,6 +1,8 @@
 //! What a handler's end becomes.
 
-use crate::harness::{Interposer, QUEUE, Server, awaited, until, until_status, until_succeeded};
+use crate::harness::{
+    Interposer, Proxy, QUEUE, Server, awaited, until, until_status, until_succeeded,
+};
 use rdq_client::{
     AttemptOutcome, Client, Code, HandlerError, Job, NewTask, Outcome, Permanent, QueueConfig,
     Receive, RetryAfter, Retryable, Snooze, StopReason, TaskStatus, Typed, Worker, WorkerBuilder,
@@ -13,6 +15,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::{Barrier, Notify};
+use tokio_util::task::AbortOnDropHandle;
 use tonic::Status;
 use tonic_types::{ErrorDetails, StatusExt as _};
 
@@ -283,25 +286,24 @@ async fn bounded_concurrency() {
     const CONCURRENCY: usize = 4;
     let server = Server::start().await;
     let client = server.client().await;
+    let proxy = Proxy::before(server.address()).await;
+    let far = Client::connect(proxy.address()).await.unwrap();
     let tasks = (0..50).map(|_| NewTask::new(QUEUE, "h"));
     assert!(client.enqueue_many(tasks).await.iter().all(Result::is_ok));
-    // Running, most running, started, and most in flight at the server.
-    let counts = Arc::new([const { AtomicUsize::new(0) }; 4]);
-    let all_at_once = Arc::new(Barrier::new(CONCURRENCY));
-    let (seen, asking) = (Arc::clone(&counts), client.clone());
-    let worker = worker(&client)
+    // Running, most running, and started.
+    let counts = Arc::new([const { AtomicUsize::new(0) }; 3]);
+    let all_at_once = Arc::new(Barrier::new(CONCURRENCY + 1));
+    let (seen, gate) = (Arc::clone(&counts), Arc::clone(&all_at_once));
+    let worker = worker(&far)
         .concurrency(CONCURRENCY)
         .handler("h", move |_| {
-            let (seen, asking) = (Arc::clone(&seen), asking.clone());
-            let all_at_once = Arc::clone(&all_at_once);
+            let (seen, gate) = (Arc::clone(&seen), Arc::clone(&gate));
             async move {
-                let [running, most, started, in_flight] = &*seen;
+                let [running, most, started] = &*seen;
                 most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 if started.fetch_add(1, Ordering::SeqCst) < CONCURRENCY {
-                    all_at_once.wait().await;
+                    gate.wait().await;
                 }
-                let claimed = asking.stats([QUEUE]).await?[0].in_flight;
-                in_flight.fetch_max(claimed.try_into().unwrap(), Ordering::SeqCst);
                 running.fetch_sub(1, Ordering::SeqCst);
                 Ok::<_, HandlerError>(())
             }
@@ -309,13 +311,37 @@ async fn bounded_concurrency() {
         .build()
         .unwrap()
         .start();
+    // Asks the server all the time, beside the worker and its handlers.
+    let most_in_flight = Arc::new(AtomicUsize::new(0));
+    let (asking, in_flight) = (client.clone(), Arc::clone(&most_in_flight));
+    let polling = AbortOnDropHandle::new(tokio::spawn(async move {
+        loop {
+            let claimed = asking.stats([QUEUE]).await.unwrap()[0].in_flight;
+            in_flight.fetch_max(claimed.try_into().unwrap(), Ordering::SeqCst);
+        }
+    }));
+    until("as many run as may, and the server says so", async || {
+        let at = [&counts[2], &*most_in_flight].map(|count| count.load(Ordering::SeqCst));
+        (at == [CONCURRENCY; 2]).then_some(())
+    })
+    .await;
 
+    // The outcomes of the first arrive, and their acknowledgements do not: so no credits come back.
+    proxy.hold();
+    awaited("the first run", all_at_once.wait()).await;
+    until_succeeded(&client, QUEUE, CONCURRENCY.try_into().unwrap()).await;
+    for _ in 0..20 {
+        let stats = &client.stats([QUEUE]).await.unwrap()[0];
+        assert_eq!((stats.in_flight, stats.pending), (0, 46), "claimed before the acknowledgement");
+    }
+    proxy.forward();
     until_succeeded(&client, QUEUE, 50).await;
 
-    let [_, most, started, in_flight] = &*counts;
+    assert!(!polling.is_finished(), "the poller went on");
+    let [_, most, started] = &*counts;
     assert_eq!(started.load(Ordering::SeqCst), 50);
     assert_eq!(most.load(Ordering::SeqCst), CONCURRENCY);
-    assert_eq!(in_flight.load(Ordering::SeqCst), CONCURRENCY);
+    assert_eq!(most_in_flight.load(Ordering::SeqCst), CONCURRENCY);
     worker.stop().await;
 }
 
@@ -395,7 +421,11 @@ async fn a_call_that_fails_takes_no_success_away_and_one_outcome_that_is_refused
     let client = server.client().await;
     let before = Interposer::before(server.address()).await;
     let refusal = |code, reason| {
-        Status::with_error_details(code, "", ErrorDetails::with_error_info(reason, rdq_proto::ERROR_DOMAIN, []))
+        Status::with_error_details(
+            code,
+            "",
+            ErrorDetails::with_error_info(reason, rdq_proto::ERROR_DOMAIN, []),
+        )
     };
     let far = Client::connect(before.address()).await.unwrap();
     let worker = worker(&far)
@@ -404,7 +434,8 @@ async fn a_call_that_fails_takes_no_success_away_and_one_outcome_that_is_refused
         .build()
         .unwrap()
         .start();
-    let enqueue = async || client.enqueue(NewTask::new(QUEUE, "h").max_attempts(1)).await.unwrap().id;
+    let enqueue =
+        async || client.enqueue(NewTask::new(QUEUE, "h").max_attempts(1)).await.unwrap().id;
 
     before.refuse("ResolveBatch", refusal(Code::Internal, "INTERNAL"));
     let id = enqueue().await;
@@ -417,7 +448,8 @@ async fn a_call_that_fails_takes_no_success_away_and_one_outcome_that_is_refused
     before.refuse("ResolveBatch", refusal(Code::InvalidArgument, "INVALID_ARGUMENT"));
     let refused = before.refusals();
     let id = enqueue().await;
-    until("both words are refused", async || (before.refusals() >= refused + 2).then_some(())).await;
+    until("both words are refused", async || (before.refusals() >= refused + 2).then_some(()))
+        .await;
     assert_eq!(worker.stop().await.unanswered, 0);
     assert_eq!(client.get(&id).await.unwrap().status(), TaskStatus::InFlight);
 }
