@@ -1,7 +1,7 @@
 //! Traces: the caller's goes into a task's headers, as the W3C writes it, and a handler runs in a
 //! span beneath it. Which spans are kept, and where, is the application's.
 
-use crate::Job;
+use crate::Claim;
 use opentelemetry::{
     Context, KeyValue, global,
     trace::{
@@ -38,17 +38,17 @@ pub(crate) fn inject(headers: &mut HashMap<String, String>) {
 pub(crate) struct HandleSpan(Context);
 
 impl HandleSpan {
-    pub(crate) fn start(job: &Job) -> Self {
-        let parent = extract(job.headers())
+    pub(crate) fn start(claim: &Claim) -> Self {
+        let parent = extract(claim.headers())
             .map_or_else(Context::new, |span| Context::new().with_remote_span_context(span));
         let tracer = global::tracer("rdq-client");
         let span = tracer
             .span_builder("rdq.handle")
             .with_kind(SpanKind::Consumer)
             .with_attributes([
-                KeyValue::new("rdq.queue", job.queue().to_owned()),
-                KeyValue::new("rdq.task_id", job.id().to_owned()),
-                KeyValue::new("rdq.attempt", i64::from(job.attempt_no())),
+                KeyValue::new("rdq.queue", claim.queue().to_owned()),
+                KeyValue::new("rdq.task_id", claim.id().to_owned()),
+                KeyValue::new("rdq.attempt", i64::from(claim.attempt_no())),
             ])
             .start_with_context(&tracer, &parent);
         Self(parent.with_span(span))

@@ -6,8 +6,8 @@ use super::{
     run::{Ended, TIMEOUT, Timeout},
 };
 use crate::{
-    Cause, Error, Job, Outcome, StopReason, Task,
-    job::Controls,
+    Cause, Claim, Error, Outcome, StopReason, Task,
+    claim::Controls,
     retry::{Backoff, CALLS},
     view::span,
 };
@@ -100,7 +100,7 @@ pub(super) enum Via {
 /// A claim that came.
 pub(super) struct Arrival {
     pub(super) key: i64,
-    pub(super) job: Job,
+    pub(super) claim: Claim,
     pub(super) controls: Controls,
     pub(super) timeout: Option<Timeout>,
     /// No handler of another version may run it.
@@ -115,7 +115,7 @@ pub(super) struct Waiting {
 
 impl fmt::Debug for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Waiting").field("job", &self.arrival.job).finish_non_exhaustive()
+        f.debug_struct("Waiting").field("claim", &self.arrival.claim).finish_non_exhaustive()
     }
 }
 
@@ -163,7 +163,7 @@ impl Claims {
         let mismatch = v1::HandlerVersionMismatch::try_from(claim.version_mismatch);
         Ok(Arrival {
             key,
-            job: Job::new(
+            claim: Claim::new(
                 task,
                 (claim.attempt_no, claim.max_attempts, claim.generation),
                 controls.clone(),
@@ -636,11 +636,11 @@ mod tests {
         let (mut claims, at) = (Claims::default(), crate::client::now());
         let first = started(&mut claims, "a", 1, at);
         let second = started(&mut claims, "a", 2, at);
-        assert_eq!(first.job.stop_reason(), Some(StopReason::Lost));
+        assert_eq!(first.claim.stop_reason(), Some(StopReason::Lost));
         claims.ended(first.key, Ended::Returned(done()), at);
         assert!(!claims.has_outcomes(at), "the first sends nothing");
         claims.lost(&v1::LostClaim { id: "a".into(), generation: 1, detail: String::new() });
-        assert_eq!(second.job.stop_reason(), None);
+        assert_eq!(second.claim.stop_reason(), None);
         claims.ended(second.key, Ended::Returned(done()), at);
         assert_eq!(claims.take_outcomes(Via::Stream)[0].0, second.key);
     }
@@ -658,7 +658,7 @@ mod tests {
             let (stale, code) = (v1::ErrorReason::StaleClaim, Code::FailedPrecondition);
             let stale = Error::local_with(stale, code, "", detail.into_iter().collect());
             claims.beat_answered(arrival.key, Err(stale), at);
-            assert_eq!(arrival.job.stop_reason(), Some(reason));
+            assert_eq!(arrival.claim.stop_reason(), Some(reason));
             claims.ended(arrival.key, Ended::Stopped, at);
         }
         assert!(claims.is_empty() && !claims.has_outcomes(at));
@@ -735,7 +735,7 @@ mod tests {
     fn a_checkpoint_goes_before_the_outcome_of_an_attempt_that_failed() {
         let (mut claims, at) = (Claims::default(), crate::client::now());
         let arrival = started(&mut claims, "a", 1, at);
-        arrival.job.set_progress("half").unwrap();
+        arrival.claim.set_progress("half").unwrap();
         let failed = Outcome::Fail(Cause::new("t", "m"));
         claims.ended(arrival.key, Ended::Returned(failed), at);
         assert!(!claims.has_outcomes(at));

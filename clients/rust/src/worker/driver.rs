@@ -262,7 +262,7 @@ impl Driver {
         if self.stopping.is_some() {
             return self.give_back(arrival.key);
         }
-        let task = arrival.job.task();
+        let task = arrival.claim.task();
         let version = task.handler_version();
         match self.settings.handlers.route(task.handler_ref(), version, arrival.is_strict) {
             Route::To(handler) => self.waiting.push_back(Waiting { arrival, handler }),
@@ -279,7 +279,7 @@ impl Driver {
     }
 
     fn dead_letter(&mut self, arrival: &Arrival, error_type: &str, message: String) {
-        tracing::warn!(task = arrival.job.id(), error_type, "{message}");
+        tracing::warn!(task = arrival.claim.id(), error_type, "{message}");
         let cause = Cause::new(error_type, message);
         self.claims.end(arrival.key, Outcome::Permanent(cause), now());
     }
@@ -293,7 +293,7 @@ impl Driver {
                 continue;
             }
             let run = Run {
-                job: arrival.job,
+                claim: arrival.claim,
                 handler,
                 mapper: self.settings.mapper.clone(),
                 controls: arrival.controls,

@@ -1,13 +1,13 @@
 //! Handlers by name and version, and which of them runs a task. It runs none.
 
-use crate::{HandlerError, Job, Outcome};
+use crate::{Claim, HandlerError, Outcome};
 use futures::{FutureExt as _, future::BoxFuture};
 use std::{collections::HashMap, fmt, sync::Arc};
 
 /// What a handler returned, before the worker sends it.
 pub type Returned = Result<Outcome, HandlerError>;
 
-pub(super) type Handler = Arc<dyn Fn(Job) -> BoxFuture<'static, Returned> + Send + Sync>;
+pub(super) type Handler = Arc<dyn Fn(Claim) -> BoxFuture<'static, Returned> + Send + Sync>;
 
 /// The handlers of a worker.
 #[derive(Clone, Default)]
@@ -37,13 +37,13 @@ pub(super) enum Route {
 impl Handlers {
     pub(super) fn add<H, F, T, E>(&mut self, name: String, version: Option<String>, handler: H)
     where
-        H: Fn(Job) -> F + Send + Sync + 'static,
+        H: Fn(Claim) -> F + Send + Sync + 'static,
         F: Future<Output = Result<T, E>> + Send + 'static,
         T: Into<Outcome>,
         E: Into<HandlerError>,
     {
-        let handler: Handler = Arc::new(move |job| {
-            let running = handler(job);
+        let handler: Handler = Arc::new(move |claim| {
+            let running = handler(claim);
             async { running.await.map(Into::into).map_err(Into::into) }.boxed()
         });
         let versions = self.by_name.entry(name.clone()).or_default();
@@ -113,8 +113,8 @@ mod tests {
             Route::Unroutable => return "unroutable".into(),
         };
         let task = crate::Task::decode(bytes::Bytes::new()).unwrap();
-        let job = Job::new(task, (1, 1, 1), crate::job::Controls::default());
-        match handler(job).now_or_never().unwrap().unwrap() {
+        let claim = Claim::new(task, (1, 1, 1), crate::claim::Controls::default());
+        match handler(claim).now_or_never().unwrap().unwrap() {
             Outcome::Complete(result) => String::from_utf8(result.to_vec()).unwrap(),
             other => panic!("{other:?}"),
         }

@@ -8,7 +8,7 @@ mod handlers;
 
 pub use handlers::Returned;
 
-use crate::{Client, Error, HandlerError, Job, Outcome, outcome::boundary};
+use crate::{Claim, Client, Error, HandlerError, Outcome, outcome::boundary};
 use driver::Driver;
 use handlers::Handlers;
 use run::Mapper;
@@ -91,7 +91,7 @@ impl WorkerBuilder {
     /// with the error type `panic`.
     pub fn handler<H, F, T, E>(mut self, handler_ref: impl Into<String>, handler: H) -> Self
     where
-        H: Fn(Job) -> F + Send + Sync + 'static,
+        H: Fn(Claim) -> F + Send + Sync + 'static,
         F: Future<Output = Result<T, E>> + Send + 'static,
         T: Into<Outcome>,
         E: Into<HandlerError>,
@@ -108,7 +108,7 @@ impl WorkerBuilder {
         handler: H,
     ) -> Self
     where
-        H: Fn(Job) -> F + Send + Sync + 'static,
+        H: Fn(Claim) -> F + Send + Sync + 'static,
         F: Future<Output = Result<T, E>> + Send + 'static,
         T: Into<Outcome>,
         E: Into<HandlerError>,
@@ -120,7 +120,7 @@ impl WorkerBuilder {
     /// Sees first what a handler returned, and says how the attempt ends.
     pub fn outcome_mapper<M>(mut self, mapper: M) -> Self
     where
-        M: Fn(&Job, Returned) -> Outcome + Send + Sync + 'static,
+        M: Fn(&Claim, Returned) -> Outcome + Send + Sync + 'static,
     {
         self.settings.mapper = Some(Arc::new(mapper));
         self
@@ -192,13 +192,13 @@ impl WorkerBuilder {
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), rdq_client::Error> {
-/// use rdq_client::{Client, HandlerError, Job, Worker, shutdown_signal};
+/// use rdq_client::{Claim, Client, HandlerError, Worker, shutdown_signal};
 ///
 /// let client = Client::connect("http://127.0.0.1:7420").await?;
 /// Worker::builder(&client)
 ///     .queue("mail")
-///     .handler("send", |job: Job| async move {
-///         let text = std::str::from_utf8(job.payload())?;
+///     .handler("send", |claim: Claim| async move {
+///         let text = std::str::from_utf8(claim.payload())?;
 ///         Ok::<_, HandlerError>(format!("sent {text}"))
 ///     })
 ///     .build()?
@@ -356,7 +356,7 @@ mod tests {
         }
     }
 
-    async fn idle(_: Job) -> Result<(), HandlerError> {
+    async fn idle(_: Claim) -> Result<(), HandlerError> {
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use super::handlers::{Handler, Returned};
 #[cfg(feature = "opentelemetry")]
 use crate::trace::HandleSpan;
-use crate::{Cause, HandlerError, Job, Outcome, StopReason, job::Controls};
+use crate::{Cause, Claim, HandlerError, Outcome, StopReason, claim::Controls};
 use futures::FutureExt as _;
 use std::{any::Any, fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -15,11 +15,11 @@ const MARGIN_MAX: Duration = Duration::from_secs(1);
 pub(super) const TIMEOUT: &str = "rdq.Timeout";
 
 /// Sees what a handler returned, before it is sent.
-pub(super) type Mapper = Arc<dyn Fn(&Job, Returned) -> Outcome + Send + Sync>;
+pub(super) type Mapper = Arc<dyn Fn(&Claim, Returned) -> Outcome + Send + Sync>;
 
 /// What a handler needs to run.
 pub(super) struct Run {
-    pub(super) job: Job,
+    pub(super) claim: Claim,
     pub(super) handler: Handler,
     pub(super) mapper: Option<Mapper>,
     pub(super) controls: Controls,
@@ -31,7 +31,7 @@ pub(super) struct Run {
 
 impl fmt::Debug for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Run").field("job", &self.job).finish_non_exhaustive()
+        f.debug_struct("Run").field("claim", &self.claim).finish_non_exhaustive()
     }
 }
 
@@ -76,16 +76,16 @@ impl Ended {
 
 impl Run {
     pub(super) async fn run(self) -> Ended {
-        let Self { job, handler, mapper, controls, timeout, cleanup } = self;
+        let Self { claim, handler, mapper, controls, timeout, cleanup } = self;
         let work = async {
-            let work = AssertUnwindSafe(async { handler(job.clone()).await }).catch_unwind();
+            let work = AssertUnwindSafe(async { handler(claim.clone()).await }).catch_unwind();
             let returned = work.await.unwrap_or_else(|panic| Err(panicked(&*panic)));
             let Some(mapper) = mapper else { return returned.unwrap_or_else(Outcome::from) };
-            std::panic::catch_unwind(AssertUnwindSafe(|| mapper(&job, returned)))
+            std::panic::catch_unwind(AssertUnwindSafe(|| mapper(&claim, returned)))
                 .unwrap_or_else(|panic| panicked(&*panic).into())
         };
         // Boxed, so that it can be dropped before its end is told.
-        let span = HandleSpan::start(&job);
+        let span = HandleSpan::start(&claim);
         let mut work = Box::pin(span.run(work));
         let time_is_over = async {
             match timeout {
@@ -114,7 +114,7 @@ impl Run {
         };
         drop(work);
         let ended = match outcome {
-            Some(outcome) if is_used(&outcome, job.stop_reason()) => Ended::Returned(outcome),
+            Some(outcome) if is_used(&outcome, claim.stop_reason()) => Ended::Returned(outcome),
             _ => otherwise,
         };
         span.end(ended.error_type());
@@ -145,8 +145,8 @@ struct HandleSpan(tracing::Span);
 
 #[cfg(not(feature = "opentelemetry"))]
 impl HandleSpan {
-    fn start(job: &Job) -> Self {
-        let (queue, task_id, attempt) = (job.queue(), job.id(), job.attempt_no());
+    fn start(claim: &Claim) -> Self {
+        let (queue, task_id, attempt) = (claim.queue(), claim.id(), claim.attempt_no());
         let span = tracing::info_span!(
             "rdq.handle",
             queue,

@@ -2,7 +2,7 @@
 
 use crate::harness::{Interposer, Proxy, QUEUE, Rival, Server, until, until_status};
 use rdq_client::{
-    Client, Code, DlqFilter, Error, HandlerError, Job, NewTask, Permanent, QueueConfig, Selector,
+    Claim, Client, Code, DlqFilter, Error, HandlerError, NewTask, Permanent, QueueConfig, Selector,
     Task, TaskStatus, Worker,
 };
 use rdq_proto::ERROR_DOMAIN;
@@ -28,8 +28,8 @@ async fn bury(
     assert!(client.enqueue_many(tasks).await.iter().all(Result::is_ok));
     let worker = Worker::builder(client)
         .queue(queue)
-        .handler("dies", |job: Job| async move {
-            let error_type = job.header("error").unwrap_or_default().to_owned();
+        .handler("dies", |claim: Claim| async move {
+            let error_type = claim.header("error").unwrap_or_default().to_owned();
             Err::<(), _>(Permanent(HandlerError::new(error_type, "dead")))
         })
         .build()

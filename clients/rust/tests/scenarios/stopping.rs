@@ -2,7 +2,7 @@
 
 use crate::harness::{Interposer, QUEUE, Rival, Server, awaited, until, until_status};
 use rdq_client::{
-    AttemptOutcome, Client, HandlerError, Job, NewTask, StopReason, TaskStatus, Worker,
+    AttemptOutcome, Claim, Client, HandlerError, NewTask, StopReason, TaskStatus, Worker,
     WorkerBuilder,
 };
 use std::{
@@ -39,14 +39,14 @@ impl Gate {
 
     fn worker(self: &Arc<Self>, client: &Client) -> WorkerBuilder {
         let gate = Arc::clone(self);
-        Worker::builder(client).queue(QUEUE).handler("h", move |job: Job| {
+        Worker::builder(client).queue(QUEUE).handler("h", move |claim: Claim| {
             let gate = Arc::clone(&gate);
             async move {
                 gate.started.fetch_add(1, Ordering::SeqCst);
                 tokio::select! {
                     permit = gate.open.acquire() => permit.expect("never closed").forget(),
-                    () = job.cancellation().cancelled() => {
-                        gate.reasons.lock().unwrap().push(job.stop_reason());
+                    () = claim.cancellation().cancelled() => {
+                        gate.reasons.lock().unwrap().push(claim.stop_reason());
                         return Err(HandlerError::new("stopped", "it is to run again"));
                     }
                 }
@@ -127,10 +127,10 @@ async fn a_success_after_the_grace_counts() {
     let worker = Worker::builder(&client)
         .queue(QUEUE)
         .grace(Duration::ZERO)
-        .handler("h", move |job: Job| {
+        .handler("h", move |claim: Claim| {
             count.fetch_add(1, Ordering::SeqCst);
             async move {
-                job.cancellation().cancelled().await;
+                claim.cancellation().cancelled().await;
                 Ok::<_, HandlerError>("all the same")
             }
         })

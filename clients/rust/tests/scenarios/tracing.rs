@@ -9,7 +9,7 @@ use opentelemetry_sdk::{
     error::OTelSdkResult,
     trace::{SdkTracerProvider, SpanData, SpanExporter},
 };
-use rdq_client::{HandlerError, Job, NewTask, RetryAfter, TaskStatus, Worker};
+use rdq_client::{Claim, HandlerError, NewTask, RetryAfter, TaskStatus, Worker};
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
@@ -37,7 +37,7 @@ async fn trace_context() {
     let seen = Arc::clone(&within);
     let worker = Worker::builder(&client)
         .queue(QUEUE)
-        .handler("traced", move |_: Job| {
+        .handler("traced", move |_: Claim| {
             let seen = Arc::clone(&seen);
             async move {
                 tokio::task::yield_now().await;
@@ -45,9 +45,9 @@ async fn trace_context() {
                 Ok::<_, HandlerError>(())
             }
         })
-        .handler("fails", |job: Job| async move {
+        .handler("fails", |claim: Claim| async move {
             let error = HandlerError::new("mail", "to a@example.org");
-            match job.attempt_no() {
+            match claim.attempt_no() {
                 1 => Err::<(), _>(RetryAfter(Duration::ZERO, error).into()),
                 _ => Err(error),
             }

@@ -4,7 +4,7 @@ use crate::harness::{
     Interposer, Proxy, QUEUE, Server, awaited, until, until_status, until_succeeded,
 };
 use rdq_client::{
-    AttemptOutcome, Client, Code, HandlerError, Job, NewTask, Outcome, Permanent, QueueConfig,
+    AttemptOutcome, Claim, Client, Code, HandlerError, NewTask, Outcome, Permanent, QueueConfig,
     Receive, RetryAfter, Retryable, Snooze, StopReason, TaskStatus, Typed, Worker, WorkerBuilder,
 };
 use std::{
@@ -35,7 +35,9 @@ async fn happy_path() {
     let server = Server::start().await;
     let client = server.client().await;
     let worker = worker(&client)
-        .handler("double", |job: Job| async move { Ok::<_, HandlerError>(job.payload().repeat(2)) })
+        .handler("double", |claim: Claim| async move {
+            Ok::<_, HandlerError>(claim.payload().repeat(2))
+        })
         .build()
         .unwrap()
         .start();
@@ -60,8 +62,8 @@ async fn retry_then_success() {
     let server = Server::start().await;
     let client = server.client().await;
     let worker = worker(&client)
-        .handler("flaky", |job: Job| async move {
-            match job.attempt_no() {
+        .handler("flaky", |claim: Claim| async move {
+            match claim.attempt_no() {
                 1 => Err(HandlerError::from(MailError(1))),
                 2 => Err(Typed("http.503", MailError(2)).into()),
                 _ => Ok("sent"),
@@ -97,13 +99,13 @@ async fn retry_after_and_snooze() {
     let runs = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&runs);
     let worker = worker(&client)
-        .handler("later", move |job: Job| {
+        .handler("later", move |claim: Claim| {
             let run = count.fetch_add(1, Ordering::SeqCst);
             async move {
                 match run {
                     0 => Err(HandlerError::from(Snooze(SOON))),
                     1 => {
-                        assert_eq!(job.attempt_no(), 1, "a snooze spends no attempt");
+                        assert_eq!(claim.attempt_no(), 1, "a snooze spends no attempt");
                         Err(RetryAfter(SOON, MailError(1)).into())
                     }
                     _ => Ok(()),
@@ -136,8 +138,8 @@ async fn permanent_failure() {
         .handler("permanent", |_| async { Err::<(), _>(Permanent(Typed("gone", MailError(1)))) })
         .handler("by-glob", |_| async { Err::<(), _>(MailError(1)) })
         .handler("retryable", |_| async { Err::<(), _>(Retryable(MailError(1))) })
-        .handler("panics", |job: Job| async move {
-            assert!(job.attempt_no() > 1, "broken");
+        .handler("panics", |claim: Claim| async move {
+            assert!(claim.attempt_no() > 1, "broken");
             Ok::<_, HandlerError>(())
         })
         .build()
@@ -169,17 +171,17 @@ async fn outcome_mapper() {
     let server = Server::start().await;
     let client = server.client().await;
     let worker = worker(&client)
-        .handler("answers", |job: Job| async move {
-            if job.payload() == "fail" { Err(MailError(1)) } else { Ok("404") }
+        .handler("answers", |claim: Claim| async move {
+            if claim.payload() == "fail" { Err(MailError(1)) } else { Ok("404") }
         })
-        .outcome_mapper(|job, returned| match returned {
+        .outcome_mapper(|claim, returned| match returned {
             Ok(Outcome::Complete(status)) if status == "404" => {
                 HandlerError::from(Permanent(HandlerError::new("http.404", "not there"))).into()
             }
             Err(error)
                 if error.cause().is_some_and(|it| it.downcast_ref::<MailError>().is_some()) =>
             {
-                format!("{} is good enough", job.attempt_no()).into()
+                format!("{} is good enough", claim.attempt_no()).into()
             }
             other => other.unwrap_or_else(Outcome::from),
         })
@@ -225,11 +227,11 @@ async fn execution_timeout() {
     // may come a little later on a busy machine.
     let worker = worker(&client)
         .concurrency(1)
-        .handler("hangs", move |job: Job| {
+        .handler("hangs", move |claim: Claim| {
             let seen = Arc::clone(&seen);
             async move {
-                job.cancellation().cancelled().await;
-                seen.lock().unwrap().push(job.stop_reason());
+                claim.cancellation().cancelled().await;
+                seen.lock().unwrap().push(claim.stop_reason());
                 Ok::<_, HandlerError>("too late")
             }
         })
@@ -354,20 +356,20 @@ async fn progress_and_result() {
     let results = [vec![], every_byte.clone(), largest.clone()];
     let sent = results.clone();
     let worker = worker(&client)
-        .handler("resumes", move |job: Job| {
+        .handler("resumes", move |claim: Claim| {
             let every_byte = every_byte.clone();
             async move {
-                if job.attempt_no() == 1 {
-                    job.set_progress("overwritten")?;
-                    job.set_progress(every_byte)?;
+                if claim.attempt_no() == 1 {
+                    claim.set_progress("overwritten")?;
+                    claim.set_progress(every_byte)?;
                     return Err(MailError(1).into());
                 }
-                assert!(job.set_progress(vec![0; (64 << 10) + 1]).is_err(), "too large");
-                Ok::<_, HandlerError>(job.progress().to_vec())
+                assert!(claim.set_progress(vec![0; (64 << 10) + 1]).is_err(), "too large");
+                Ok::<_, HandlerError>(claim.progress().to_vec())
             }
         })
-        .handler("returns", move |job: Job| {
-            let result = sent[usize::from(job.payload()[0])].clone();
+        .handler("returns", move |claim: Claim| {
+            let result = sent[usize::from(claim.payload()[0])].clone();
             async { Ok::<_, HandlerError>(result) }
         })
         .build()
@@ -393,8 +395,8 @@ async fn result_too_large() {
     let server = Server::start().await;
     let client = server.client().await;
     let worker = worker(&client)
-        .handler("returns", |job: Job| async move {
-            let size: usize = std::str::from_utf8(job.payload())?.parse()?;
+        .handler("returns", |claim: Claim| async move {
+            let size: usize = std::str::from_utf8(claim.payload())?.parse()?;
             Ok::<_, HandlerError>(vec![1; size])
         })
         .build()
@@ -467,16 +469,19 @@ async fn claim_due_fallback() {
     let (held, begun, told) = (Arc::clone(&gate), Arc::clone(&started), Arc::clone(&reasons));
     let running = worker(&older)
         .concurrency(2)
-        .handler("echoes", |job: Job| async move { Ok::<_, HandlerError>(job.payload().clone()) })
+        .handler(
+            "echoes",
+            |claim: Claim| async move { Ok::<_, HandlerError>(claim.payload().clone()) },
+        )
         .handler("fails", |_| async { Err::<(), _>(Permanent(MailError(1))) })
-        .handler("waits", move |job: Job| {
+        .handler("waits", move |claim: Claim| {
             let (held, begun, told) = (Arc::clone(&held), Arc::clone(&begun), Arc::clone(&told));
             async move {
                 begun.fetch_add(1, Ordering::SeqCst);
                 tokio::select! {
                     () = held.notified() => Ok::<_, HandlerError>("ended"),
-                    () = job.cancellation().cancelled() => {
-                        told.lock().unwrap().push(job.stop_reason());
+                    () = claim.cancellation().cancelled() => {
+                        told.lock().unwrap().push(claim.stop_reason());
                         Ok("stopped")
                     }
                 }
