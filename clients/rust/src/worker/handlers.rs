@@ -46,17 +46,20 @@ impl Handlers {
             let running = handler(claim);
             async { running.await.map(Into::into).map_err(Into::into) }.boxed()
         });
-        let versions = self.by_name.entry(name.clone()).or_default();
-        let earlier = match &version {
+        let named = match &version {
+            None => format!("{name:?}"),
+            Some(version) => format!("{name:?} of version {version:?}"),
+        };
+        let versions = self.by_name.entry(name).or_default();
+        let earlier = match version {
             None => versions.without.replace(handler),
             Some(version) => {
                 versions.last = Some(Arc::clone(&handler));
-                versions.by_version.insert(version.clone(), handler)
+                versions.by_version.insert(version, handler)
             }
         };
-        if earlier.is_some() && self.repeated.is_none() {
-            let version = version.map(|version| format!(" of version {version:?}"));
-            self.repeated = Some(format!("{name:?}{}", version.unwrap_or_default()));
+        if earlier.is_some() {
+            self.repeated.get_or_insert(named);
         }
     }
 
