@@ -1,6 +1,6 @@
 //! Produces and works for clients of other languages, and checks what theirs produced.
 
-use rdq_client::{Client, HandlerError, Job, NewTask, Permanent, TaskStatus, Worker};
+use rdq_client::{Claim, Client, HandlerError, NewTask, Permanent, TaskStatus, Worker};
 use sha2::{Digest as _, Sha256};
 use std::{
     collections::{HashMap, HashSet},
@@ -76,9 +76,9 @@ async fn work(options: &Options) -> Result<(), Box<dyn Error>> {
     let client = Client::connect(option(options, "server")?).await?;
     let count: usize = option(options, "count")?.parse()?;
     let (ended, mut ends) = mpsc::unbounded_channel();
-    let handler = move |job: Job| {
-        let checked = check(&job);
-        let _ = ended.send((job.id().to_owned(), checked.is_ok()));
+    let handler = move |claim: Claim| {
+        let checked = check(&claim);
+        let _ = ended.send((claim.id().to_owned(), checked.is_ok()));
         async move { checked.map_err(|difference| Permanent(HandlerError::new("interop", difference))) }
     };
     let queue = option(options, "queue")?;
@@ -110,12 +110,12 @@ async fn work(options: &Options) -> Result<(), Box<dyn Error>> {
 }
 
 /// The digest of a payload that is as it was agreed.
-fn check(job: &Job) -> Result<Vec<u8>, String> {
-    if job.payload() != &payload(job.id()) {
-        return Err(format!("the payload of {} differs", job.id()));
+fn check(claim: &Claim) -> Result<Vec<u8>, String> {
+    if claim.payload() != &payload(claim.id()) {
+        return Err(format!("the payload of {} differs", claim.id()));
     }
-    if job.header("greeting") != Some(GREETING) {
-        return Err(format!("the greeting of {} differs", job.id()));
+    if claim.header("greeting") != Some(GREETING) {
+        return Err(format!("the greeting of {} differs", claim.id()));
     }
-    Ok(Sha256::digest(job.payload()).to_vec())
+    Ok(Sha256::digest(claim.payload()).to_vec())
 }

@@ -1,10 +1,10 @@
 //! Works until it is told to end.
 
-use rdq_client::{Client, Error, HandlerError, Job, Permanent, Worker, shutdown_signal};
+use rdq_client::{Claim, Client, Error, HandlerError, Permanent, Worker, shutdown_signal};
 
-async fn send(job: Job) -> Result<String, HandlerError> {
-    let to = std::str::from_utf8(job.payload()).map_err(Permanent)?;
-    println!("sending to {to}, attempt {}", job.attempt_no());
+async fn send(claim: Claim) -> Result<String, HandlerError> {
+    let to = std::str::from_utf8(claim.payload()).map_err(Permanent)?;
+    println!("sending to {to}, attempt {}", claim.attempt_no());
     Ok(format!("sent to {to}"))
 }
 

@@ -145,7 +145,11 @@ impl Client {
     }
 
     pub(crate) fn calling(&self) -> Calling {
-        Calling { until: now() + self.deadline, backoff: Backoff::new(retry::CALLS) }
+        Calling {
+            until: now() + self.deadline,
+            backoff: Backoff::new(retry::CALLS),
+            outcome_unknown: false,
+        }
     }
 }
 
@@ -190,6 +194,8 @@ impl Try {
 pub(crate) struct Calling {
     until: Instant,
     backoff: Backoff,
+    /// An earlier try may have changed something.
+    outcome_unknown: bool,
 }
 
 impl Calling {
@@ -212,7 +218,10 @@ impl Calling {
     /// Waits until the call may be repeated; the error, if it may not.
     pub(crate) async fn wait_after(&mut self, error: Error) -> Result<(), Error> {
         let left = self.left();
+        let is_given_up = error.is_retryable();
+        self.outcome_unknown |= error.outcome_unknown();
         match wait_after(&error, &mut self.backoff, left) {
+            None if is_given_up && self.outcome_unknown => Err(error.with_outcome_unknown()),
             None => Err(error),
             Some(wait) => {
                 tracing::debug!(code = ?error.code(), reason = error.reason(), ?wait, "once more");

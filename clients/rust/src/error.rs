@@ -13,7 +13,7 @@ use tonic_types::StatusExt as _;
 #[derive(Debug, Clone)]
 pub struct Details(Arc<Parts>);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Parts {
     code: Code,
     reason: Option<String>,
@@ -69,6 +69,12 @@ macro_rules! errors {
             }
 
             fn details(&self) -> &Details {
+                match self {
+                    $(Self::$name(details))|+ | Self::Other(details) => details,
+                }
+            }
+
+            fn details_mut(&mut self) -> &mut Details {
                 match self {
                     $(Self::$name(details))|+ | Self::Other(details) => details,
                 }
@@ -165,7 +171,7 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Contention(_) | Self::Overloaded(_) => true,
-            _ => self.code() == Code::Unavailable,
+            _ => matches!(self.code(), Code::Unavailable | Code::DeadlineExceeded),
         }
     }
 
@@ -232,8 +238,26 @@ impl Error {
         match error {
             Self::Overloaded(_) | Self::Contention(_) => error.clone(),
             _ if error.code() == Code::Unavailable => error.clone(),
-            _ => Self::timed_out(),
+            _ => {
+                let mut late = Self::timed_out();
+                Arc::make_mut(&mut late.details_mut().0).retry_after = error.retry_after();
+                late
+            }
         }
+    }
+
+    /// Whether the server refused what the request says, so that the same request never succeeds.
+    pub(crate) fn is_about_the_request(&self) -> bool {
+        matches!(
+            self,
+            Self::InvalidArgument(_) | Self::MessageTooLarge(_) | Self::PayloadTooLarge(_)
+        )
+    }
+
+    /// The same error of a call one of whose earlier tries may have changed what this one did not.
+    pub(crate) fn with_outcome_unknown(mut self) -> Self {
+        Arc::make_mut(&mut self.details_mut().0).outcome_unknown = true;
+        self
     }
 
     /// The server answered what the contract does not allow.
@@ -363,7 +387,7 @@ mod tests {
             (Code::ResourceExhausted, "MESSAGE_TOO_LARGE", false),
             (Code::Internal, "INTERNAL", false),
             (Code::FailedPrecondition, "STALE_CLAIM", false),
-            (Code::DeadlineExceeded, "DEADLINE_EXCEEDED", false),
+            (Code::DeadlineExceeded, "DEADLINE_EXCEEDED", true),
         ] {
             assert_eq!(said(code, reason, &[]).is_retryable(), is_retryable, "{reason}");
         }

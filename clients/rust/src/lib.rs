@@ -9,7 +9,7 @@ mod task;
 mod view;
 mod producer;
 mod worker;
-mod job;
+mod claim;
 mod outcome;
 mod tasks;
 mod dead_letters;
@@ -18,10 +18,10 @@ mod pages;
 #[cfg(feature = "opentelemetry")]
 mod trace;
 
+pub use claim::{Claim, StopReason};
 pub use client::{Client, ClientBuilder};
 pub use dead_letters::{Count, Counts, DlqFilter, Interrupted, Purge, Redrive, Selector};
 pub use error::{Details, Error};
-pub use job::{Job, StopReason};
 pub use outcome::{Cause, HandlerError, Outcome, Permanent, RetryAfter, Retryable, Snooze, Typed};
 pub use pages::{Items, Page, Pages};
 pub use queues::{Queue, QueueConfig, VersionMismatch};

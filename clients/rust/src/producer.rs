@@ -7,7 +7,6 @@ use crate::{
 };
 use rdq_proto::v1::{EnqueueBatchRequest, EnqueueRequest, EnqueueResult, enqueue_result::Outcome};
 use std::ops::Range;
-use tonic::Code;
 
 /// What one request carries at most. A task that is larger alone goes alone.
 const TASKS_MAX: usize = 1_000;
@@ -26,7 +25,7 @@ impl Client {
                 async move { rpc.tasks.enqueue(ask.request(message)).await }
             })
             .await?;
-        Ok(task.enqueued(response))
+        Ok(response.into())
     }
 
     /// Enqueues many tasks, and answers for each, in their order. One that is refused does not hold
@@ -42,60 +41,66 @@ impl Client {
         let tasks: Vec<_> = tasks.into_iter().map(NewTask::encode).collect();
         let mut answers = Vec::with_capacity(tasks.len());
         for range in cut(tasks.iter().map(|task| task.bytes.len())) {
-            match self.enqueue_batch(&tasks[range]).await {
-                Ok(batch) => answers.extend(batch),
-                Err(error) => {
-                    let left = tasks.len() - answers.len();
-                    answers.extend(std::iter::repeat_n(Err(error), left));
-                    break;
-                }
+            let (batch, unreachable) = self.enqueue_batch(&tasks[range]).await;
+            answers.extend(batch);
+            if let Some(error) = unreachable {
+                let left = tasks.len() - answers.len();
+                answers.extend(std::iter::repeat_n(Err(error), left));
+                break;
             }
         }
         answers
     }
 
-    /// Sends one request, and again those of its tasks for which that helps.
+    /// Sends one request, and again those of its tasks for which that helps. Answers for each, and
+    /// with the error by which the server could not be reached in the end, if it could not.
     async fn enqueue_batch(
         &self,
         tasks: &[EncodedTask],
-    ) -> Result<Vec<Result<Enqueued, Error>>, Error> {
+    ) -> (Vec<Result<Enqueued, Error>>, Option<Error>) {
+        let mut unreachable = None;
         let mut answers: Vec<Option<Result<Enqueued, Error>>> = vec![None; tasks.len()];
         let mut left: Vec<usize> = (0..tasks.len()).collect();
         let mut calling = self.calling();
         loop {
             let ask = calling.next_try();
-            let error = match send(self.rpc(), ask, left.iter().map(|index| &tasks[*index])).await {
+            let (error, is_answered) = match send(
+                self.rpc(),
+                ask,
+                left.iter().map(|index| &tasks[*index]),
+            )
+            .await
+            {
                 Ok(results) => {
                     for (index, result) in left.iter().zip(results) {
-                        answers[*index] = Some(answer(&tasks[*index], result));
+                        answers[*index] = Some(answer(result));
                     }
                     let again = |answer: &Option<_>| matches!(answer, Some(Err(e)) if Error::is_retryable(e));
                     left.retain(|index| again(&answers[*index]));
                     let Some(first) = left.first() else { break };
                     let Some(Err(error)) = &answers[*first] else { break };
-                    error.clone()
+                    (error.clone(), true)
                 }
                 // The whole of it is refused for good: so is each of its tasks.
-                Err(error) if !error.is_retryable() && error.code() != Code::DeadlineExceeded => {
+                Err(error) if !error.is_retryable() => {
                     for index in &left {
                         answers[*index] = Some(Err(error.clone()));
                     }
                     break;
                 }
-                Err(error) => error,
+                Err(error) => (error, false),
             };
             if let Err(error) = calling.wait_after(error).await {
-                if left.len() == tasks.len() {
-                    return Err(error);
-                }
                 for index in &left {
                     answers[*index].get_or_insert_with(|| Err(error.clone()));
                 }
+                unreachable = (!is_answered).then_some(error);
                 break;
             }
         }
         let missing = || Err(Error::broken("has no result for a task"));
-        Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect())
+        let answers = answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect();
+        (answers, unreachable)
     }
 }
 
@@ -109,9 +114,9 @@ async fn send(
     Ok(response.into_inner().results)
 }
 
-fn answer(task: &EncodedTask, result: EnqueueResult) -> Result<Enqueued, Error> {
+fn answer(result: EnqueueResult) -> Result<Enqueued, Error> {
     match result.outcome {
-        Some(Outcome::Enqueued(response)) => Ok(task.enqueued(response)),
+        Some(Outcome::Enqueued(response)) => Ok(response.into()),
         Some(Outcome::Error(error)) => Err(error.into()),
         None => Err(Error::broken("has a result without an outcome")),
     }

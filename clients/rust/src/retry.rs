@@ -2,11 +2,10 @@
 
 use crate::Error;
 use std::time::Duration;
-use tonic::Code;
 
-/// Between the tries of a call.
+/// Between the tries of a call, and of an outcome.
 pub(crate) const CALLS: Range = Range { first: ms(100), most: ms(5_000) };
-/// Between the streams of a worker, and between the tries of its outcomes.
+/// Between the streams of a worker.
 pub(crate) const STREAMS: Range = Range { first: ms(100), most: ms(10_000) };
 
 const fn ms(millis: u64) -> Duration {
@@ -44,6 +43,11 @@ impl Backoff {
         self.range.most.min(self.range.first.saturating_mul(1 << doublings)).mul_f64(dice)
     }
 
+    /// The next waiting time after this failure: no less than the server asks for.
+    pub(crate) fn next_after(&mut self, error: &Error) -> Duration {
+        self.next().max(error.retry_after().unwrap_or_default())
+    }
+
     /// Back to the start.
     pub(crate) fn reset(&mut self) {
         self.failures = 0;
@@ -53,12 +57,11 @@ impl Backoff {
 /// How long to wait after this failure of a call; none if it is the call's answer: since repeating
 /// does not help, or since there is no time left for that.
 pub(crate) fn wait_after(error: &Error, backoff: &mut Backoff, left: Duration) -> Option<Duration> {
-    // A try that ran into its own end, not the call: there is time left, else nobody asks here.
-    let is_late = error.code() == Code::DeadlineExceeded;
-    if !error.is_retryable() && !is_late {
+    // Of a try that was late only the try has ended, not the call.
+    if !error.is_retryable() {
         return None;
     }
-    let wait = backoff.next().max(error.retry_after().unwrap_or_default());
+    let wait = backoff.next_after(error);
     (wait < left).then_some(wait)
 }
 
@@ -66,7 +69,7 @@ pub(crate) fn wait_after(error: &Error, backoff: &mut Backoff, left: Duration) -
 mod tests {
     use super::*;
     use rdq_proto::{ERROR_DOMAIN, v1::ErrorReason};
-    use tonic::Status;
+    use tonic::{Code, Status};
     use tonic_types::{ErrorDetails, StatusExt as _};
 
     const LEFT: Duration = Duration::from_secs(30);

@@ -146,32 +146,20 @@ impl NewTask {
 
     /// What is sent: with an id, and with the trace of the caller.
     pub(crate) fn encode(mut self) -> EncodedTask {
-        let is_named_here = self.task.id.is_empty();
-        if is_named_here {
+        if self.task.id.is_empty() {
             self.task.id = next_id();
         }
         add_trace(&mut self.task.headers);
         let mut bytes = self.task.encode_to_vec();
         bytes.extend_from_slice(&self.unknown_fields);
-        EncodedTask { is_named_here, bytes: bytes.into() }
+        EncodedTask { bytes: bytes.into() }
     }
 }
 
 /// A task as it goes over the wire.
 #[derive(Debug, Clone)]
 pub(crate) struct EncodedTask {
-    is_named_here: bool,
     pub(crate) bytes: Bytes,
-}
-
-impl EncodedTask {
-    /// The answer to it.
-    pub(crate) fn enqueued(&self, response: v1::EnqueueResponse) -> Enqueued {
-        let status = response.status().into();
-        // Nobody else knows an id that was made here: if the task was there already, an earlier try
-        // of the same call brought it.
-        Enqueued { created: response.created || self.is_named_here, id: response.id, status }
-    }
 }
 
 /// What an enqueued task is.
@@ -180,11 +168,18 @@ impl EncodedTask {
 pub struct Enqueued {
     /// The task's id: the caller's, or the one that the client made.
     pub id: String,
-    /// Whether the task is new. With an id of the caller's it is not if it was there already, be it
-    /// only through an earlier try of this very call whose answer was lost.
+    /// Whether the answer says that the task is new. It is not if it was there already, be it only
+    /// through an earlier try of this very call whose answer was lost.
     pub created: bool,
     /// The status of the task now.
     pub status: TaskStatus,
+}
+
+impl From<v1::EnqueueResponse> for Enqueued {
+    fn from(response: v1::EnqueueResponse) -> Self {
+        let status = response.status().into();
+        Self { created: response.created, id: response.id, status }
+    }
 }
 
 /// A ULID greater than all that this process made before, so that tasks which were made one after

@@ -1,12 +1,12 @@
 //! Traces: the caller's goes into a task's headers, as the W3C writes it, and a handler runs in a
 //! span beneath it. Which spans are kept, and where, is the application's.
 
-use crate::Job;
+use crate::Claim;
 use opentelemetry::{
     Context, KeyValue, global,
     trace::{
-        FutureExt as _, SpanContext, SpanId, SpanKind, TraceContextExt as _, TraceFlags, TraceId,
-        TraceState, Tracer as _,
+        FutureExt as _, SpanContext, SpanId, SpanKind, Status, TraceContextExt as _, TraceFlags,
+        TraceId, TraceState, Tracer as _, WithContext,
     },
 };
 use std::{collections::HashMap, str::FromStr as _};
@@ -33,21 +33,42 @@ pub(crate) fn inject(headers: &mut HashMap<String, String>) {
     }
 }
 
-/// Runs a handler's work in a span `rdq.handle`, beneath the producer's.
-pub(crate) fn in_span<T>(job: &Job, work: impl Future<Output = T>) -> impl Future<Output = T> {
-    let parent = extract(job.headers())
-        .map_or_else(Context::new, |span| Context::new().with_remote_span_context(span));
-    let tracer = global::tracer("rdq-client");
-    let span = tracer
-        .span_builder("rdq.handle")
-        .with_kind(SpanKind::Consumer)
-        .with_attributes([
-            KeyValue::new("rdq.queue", job.queue().to_owned()),
-            KeyValue::new("rdq.task_id", job.id().to_owned()),
-            KeyValue::new("rdq.attempt", i64::from(job.attempt_no())),
-        ])
-        .start_with_context(&tracer, &parent);
-    work.with_context(parent.with_span(span))
+/// The span `rdq.handle` of an attempt, beneath the producer's.
+#[derive(Debug)]
+pub(crate) struct HandleSpan(Context);
+
+impl HandleSpan {
+    pub(crate) fn start(claim: &Claim) -> Self {
+        let parent = extract(claim.headers())
+            .map_or_else(Context::new, |span| Context::new().with_remote_span_context(span));
+        let tracer = global::tracer("rdq-client");
+        let span = tracer
+            .span_builder("rdq.handle")
+            .with_kind(SpanKind::Consumer)
+            .with_attributes([
+                KeyValue::new("rdq.queue", claim.queue().to_owned()),
+                KeyValue::new("rdq.task_id", claim.id().to_owned()),
+                KeyValue::new("rdq.attempt", i64::from(claim.attempt_no())),
+            ])
+            .start_with_context(&tracer, &parent);
+        Self(parent.with_span(span))
+    }
+
+    /// Runs the handler's work in it.
+    pub(crate) fn run<W: Future>(&self, work: W) -> WithContext<W> {
+        work.with_context(self.0.clone())
+    }
+
+    /// The attempt is over. One that failed is an error, by the error's type: its message may quote
+    /// what the task carries.
+    pub(crate) fn end(self, error_type: Option<&str>) {
+        let span = self.0.span();
+        if let Some(error_type) = error_type {
+            span.set_status(Status::error(error_type.to_owned()));
+            span.set_attribute(KeyValue::new("error.type", error_type.to_owned()));
+        }
+        span.end();
+    }
 }
 
 fn extract(headers: &HashMap<String, String>) -> Option<SpanContext> {

@@ -3,12 +3,12 @@
 
 use super::{
     handlers::Handler,
-    run::{Ended, Timeout},
+    run::{Ended, TIMEOUT, Timeout},
 };
 use crate::{
-    Cause, Error, Job, Outcome, StopReason, Task,
-    job::Controls,
-    retry::{Backoff, STREAMS},
+    Cause, Claim, Error, Outcome, StopReason, Task,
+    claim::Controls,
+    retry::{Backoff, CALLS},
     view::span,
 };
 use bytes::Bytes;
@@ -65,8 +65,15 @@ enum Phase {
     Waiting,
     Running,
     /// The handler ended; its last checkpoint goes before the outcome.
-    Flushing(Box<v1::Resolution>),
+    Flushing(Box<Flushing>),
     Ending(Box<Ending>),
+}
+
+/// An outcome that waits for the answer to a checkpoint.
+#[derive(Debug)]
+struct Flushing {
+    resolution: v1::Resolution,
+    backoff: Backoff,
 }
 
 /// An outcome, until it is answered.
@@ -76,6 +83,8 @@ struct Ending {
     via: Option<Via>,
     /// An earlier answer may have been lost.
     was_sent: bool,
+    /// It goes in a message of its own: one that it was in was refused.
+    is_alone: bool,
     /// It says that another outcome was refused.
     is_last_word: bool,
     backoff: Backoff,
@@ -91,7 +100,7 @@ pub(super) enum Via {
 /// A claim that came.
 pub(super) struct Arrival {
     pub(super) key: i64,
-    pub(super) job: Job,
+    pub(super) claim: Claim,
     pub(super) controls: Controls,
     pub(super) timeout: Option<Timeout>,
     /// No handler of another version may run it.
@@ -106,7 +115,7 @@ pub(super) struct Waiting {
 
 impl fmt::Debug for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Waiting").field("job", &self.arrival.job).finish_non_exhaustive()
+        f.debug_struct("Waiting").field("claim", &self.arrival.claim).finish_non_exhaustive()
     }
 }
 
@@ -154,14 +163,14 @@ impl Claims {
         let mismatch = v1::HandlerVersionMismatch::try_from(claim.version_mismatch);
         Ok(Arrival {
             key,
-            job: Job::new(
+            claim: Claim::new(
                 task,
                 (claim.attempt_no, claim.max_attempts, claim.generation),
                 controls.clone(),
             ),
             controls,
             timeout: span(claim.execution_timeout.as_ref())
-                .map(|timeout| Timeout::of_claim(arrived, timeout)),
+                .map(|timeout| Timeout::of_claim(arrived, lease.saturating_sub(left), timeout)),
             is_strict: mismatch == Ok(v1::HandlerVersionMismatch::DeadLetter),
         })
     }
@@ -185,9 +194,12 @@ impl Claims {
         self.held.get(&key).is_some_and(|held| matches!(held.phase, Phase::Waiting))
     }
 
-    /// The claim ends so, unless it is gone.
+    /// The claim ends so, unless it is gone or has ended before.
     pub(super) fn end(&mut self, key: i64, outcome: Outcome, now: Instant) {
         let Some(held) = self.held.get_mut(&key) else { return };
+        if !matches!(held.phase, Phase::Waiting | Phase::Running) {
+            return;
+        }
         if held.is_gone {
             self.remove(key);
             return;
@@ -195,7 +207,8 @@ impl Claims {
         let keeps_progress = !matches!(outcome, Outcome::Complete(_));
         let resolution = outcome.resolution(held.id.clone(), held.token.clone());
         if keeps_progress && held.controls.new_progress().is_some() {
-            held.phase = Phase::Flushing(Box::new(resolution));
+            let backoff = Backoff::new(CALLS);
+            held.phase = Phase::Flushing(Box::new(Flushing { resolution, backoff }));
             self.beat_at(key, now);
         } else {
             self.send(key, resolution);
@@ -207,7 +220,7 @@ impl Claims {
         match ended {
             Ended::Returned(outcome) => self.end(key, outcome, now),
             Ended::TimedOut => {
-                let cause = Cause::new("rdq.Timeout", "the execution timeout is over");
+                let cause = Cause::new(TIMEOUT, "the execution timeout is over");
                 self.end(key, Outcome::Fail(cause), now);
             }
             Ended::Stopped => self.end(key, Outcome::Snooze(Duration::ZERO), now),
@@ -250,6 +263,17 @@ impl Claims {
         }
     }
 
+    /// Gives back the claims of handlers that ignore their stop. What they do after that counts no
+    /// more.
+    pub(super) fn give_back_running(&mut self, now: Instant) {
+        let running = |held: &Held| matches!(held.phase, Phase::Running);
+        let keys: Vec<_> =
+            self.held.iter().filter(|(_, held)| running(held)).map(|(key, _)| *key).collect();
+        for key in keys {
+            self.end(key, Outcome::Snooze(Duration::ZERO), now);
+        }
+    }
+
     /// When there is something to send next, after now.
     pub(super) fn next_after(&self, now: Instant) -> Option<Instant> {
         let next = |times: &BTreeSet<(Instant, i64)>| {
@@ -285,13 +309,17 @@ impl Claims {
                 continue;
             };
             let size = ending.resolution.encoded_len();
-            if !taken.is_empty() && bytes + size > OUTCOME_BYTES_MAX {
+            let is_alone = ending.is_alone;
+            if !taken.is_empty() && (is_alone || bytes + size > OUTCOME_BYTES_MAX) {
                 break;
             }
             bytes += size;
             ending.via = Some(via);
             taken.push((key, ending.resolution.clone()));
             self.ready.pop_front();
+            if is_alone {
+                break;
+            }
         }
         taken
     }
@@ -359,8 +387,12 @@ impl Claims {
             }
             Err(error) => {
                 tracing::debug!(task = held.id, code = ?error.code(), "a heartbeat failed");
-                let again = now + soon(held.lease);
-                self.beat_at(key, again);
+                let wait = match &mut held.phase {
+                    // No lease is at stake here, but an outcome.
+                    Phase::Flushing(flushing) => flushing.backoff.next_after(&error),
+                    _ => soon(held.lease),
+                };
+                self.beat_at(key, now + wait);
             }
         }
     }
@@ -372,8 +404,15 @@ impl Claims {
             return;
         }
         let phase = std::mem::replace(&mut held.phase, Phase::Running);
-        if let Phase::Flushing(resolution) = phase {
-            self.send(key, *resolution);
+        if let Phase::Flushing(flushing) = phase {
+            self.send(key, flushing.resolution);
+        }
+    }
+
+    /// The message that carried an outcome was refused, for itself or for another: it goes alone.
+    pub(super) fn send_alone(&mut self, key: i64) {
+        if let Some(Held { phase: Phase::Ending(ending), .. }) = self.held.get_mut(&key) {
+            ending.is_alone = true;
         }
     }
 
@@ -401,8 +440,8 @@ impl Claims {
                 tracing::warn!(task = held.id, detail, "the claim was lost: so is its outcome");
                 self.remove(key);
             }
-            Err(error) if error.is_retryable() || error.code() == Code::DeadlineExceeded => {
-                let wait = ending.backoff.next().max(error.retry_after().unwrap_or_default());
+            Err(error) if error.is_retryable() => {
+                let wait = ending.backoff.next_after(&error);
                 self.later.insert((now + wait, key));
             }
             Err(error) => self.refused(key, &error),
@@ -424,6 +463,7 @@ impl Claims {
         let cause = Cause::new("rdq.OutcomeRefused", error.message());
         ending.resolution = Outcome::Fail(cause).resolution(held.id.clone(), held.token.clone());
         ending.is_last_word = true;
+        ending.is_alone = false;
         ending.was_sent = false;
         ending.backoff.reset();
         self.ready.push_back(key);
@@ -459,8 +499,9 @@ impl Claims {
             resolution,
             via: None,
             was_sent: false,
+            is_alone: false,
             is_last_word: false,
-            backoff: Backoff::new(STREAMS),
+            backoff: Backoff::new(CALLS),
         }));
         if size > OUTCOME_BYTES_MAX {
             // The server would refuse the whole message, with all that goes along.
@@ -595,11 +636,11 @@ mod tests {
         let (mut claims, at) = (Claims::default(), crate::client::now());
         let first = started(&mut claims, "a", 1, at);
         let second = started(&mut claims, "a", 2, at);
-        assert_eq!(first.job.stop_reason(), Some(StopReason::Lost));
+        assert_eq!(first.claim.stop_reason(), Some(StopReason::Lost));
         claims.ended(first.key, Ended::Returned(done()), at);
         assert!(!claims.has_outcomes(at), "the first sends nothing");
         claims.lost(&v1::LostClaim { id: "a".into(), generation: 1, detail: String::new() });
-        assert_eq!(second.job.stop_reason(), None);
+        assert_eq!(second.claim.stop_reason(), None);
         claims.ended(second.key, Ended::Returned(done()), at);
         assert_eq!(claims.take_outcomes(Via::Stream)[0].0, second.key);
     }
@@ -617,7 +658,7 @@ mod tests {
             let (stale, code) = (v1::ErrorReason::StaleClaim, Code::FailedPrecondition);
             let stale = Error::local_with(stale, code, "", detail.into_iter().collect());
             claims.beat_answered(arrival.key, Err(stale), at);
-            assert_eq!(arrival.job.stop_reason(), Some(reason));
+            assert_eq!(arrival.claim.stop_reason(), Some(reason));
             claims.ended(arrival.key, Ended::Stopped, at);
         }
         assert!(claims.is_empty() && !claims.has_outcomes(at));
@@ -647,6 +688,38 @@ mod tests {
     }
 
     #[test]
+    fn the_claim_of_a_handler_that_ignores_its_stop_is_given_back_once_and_for_all() {
+        let (mut claims, at) = (Claims::default(), crate::client::now());
+        let key = started(&mut claims, "a", 1, at).key;
+        claims.give_back_running(at);
+        claims.ended(key, Ended::Returned(done()), at);
+        let taken = claims.take_outcomes(Via::Call);
+        assert_eq!(taken.len(), 1);
+        assert!(matches!(call(&taken[0].1), v1::resolution::Call::Release(_)));
+    }
+
+    #[test]
+    fn what_was_refused_together_is_sent_one_by_one() {
+        let (mut claims, at) = (Claims::default(), crate::client::now());
+        for id in ["a", "b", "c"] {
+            let key = started(&mut claims, id, 1, at).key;
+            claims.ended(key, Ended::Returned(done()), at);
+        }
+        let together = claims.take_outcomes(Via::Call);
+        assert_eq!(together.len(), 3);
+        for (key, _) in together {
+            claims.send_alone(key);
+            claims.outcome_answered(key, Err(Error::timed_out()), at);
+        }
+        let at = at + Duration::from_millis(100);
+        let sizes: Vec<_> = std::iter::from_fn(|| {
+            claims.has_outcomes(at).then(|| claims.take_outcomes(Via::Call).len())
+        })
+        .collect();
+        assert_eq!(sizes, [1, 1, 1]);
+    }
+
+    #[test]
     fn a_refused_outcome_becomes_a_failure_once() {
         let (mut claims, at) = (Claims::default(), crate::client::now());
         let key = started(&mut claims, "a", 1, at).key;
@@ -662,12 +735,17 @@ mod tests {
     fn a_checkpoint_goes_before_the_outcome_of_an_attempt_that_failed() {
         let (mut claims, at) = (Claims::default(), crate::client::now());
         let arrival = started(&mut claims, "a", 1, at);
-        arrival.job.set_progress("half").unwrap();
+        arrival.claim.set_progress("half").unwrap();
         let failed = Outcome::Fail(Cause::new("t", "m"));
         claims.ended(arrival.key, Ended::Returned(failed), at);
         assert!(!claims.has_outcomes(at));
         let beats = claims.take_beats(at);
         assert_eq!(beats[0].1.progress.as_deref(), Some(&b"half"[..]));
+        // A tenth of the lease would be 3 s.
+        claims.beat_answered(arrival.key, Err(unavailable()), at);
+        let at = at + Duration::from_millis(100);
+        assert!(!claims.has_outcomes(at));
+        assert_eq!(claims.take_beats(at).len(), 1, "again after a backoff");
         claims.beat_answered(arrival.key, Ok(v1::ExtendLeaseResponse::default()), at);
         assert!(claims.has_outcomes(at));
     }

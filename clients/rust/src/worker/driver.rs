@@ -6,16 +6,24 @@ use super::{
     claims::{Arrival, Claims, Via, Waiting},
     handlers::Route,
     link::{Event, Link, grant},
-    run::{Ended, Run},
+    run::{Ended, Run, panicked},
 };
 use crate::{
-    Cause, Client, Error, Outcome, StopReason,
+    Cause, Client, Error, HandlerError, Outcome, StopReason,
     client::{Try, now},
     retry::{Backoff, STREAMS},
 };
 use rdq_proto::v1::{self, extend_lease_result, resolve_result};
-use std::{collections::VecDeque, sync::Arc, time::Duration};
-use tokio::{sync::mpsc, task::JoinSet, time::Instant};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    sync::mpsc,
+    task::{self, JoinError, JoinSet},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
@@ -23,6 +31,8 @@ use tonic::Code;
 const CALLS_MAX: usize = 4;
 /// After the grace, outcomes have so long to be answered.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
+/// Of these, so much is for the handlers that were stopped; the rest is for giving their claims back.
+const RELEASE_WITHIN: Duration = Duration::from_secs(4);
 const LONG: Duration = Duration::from_secs(3_600);
 
 /// A worker that runs.
@@ -33,7 +43,9 @@ pub(super) struct Driver {
     claims: Claims,
     /// Claims whose handlers are not free yet, in their order.
     waiting: VecDeque<Waiting>,
-    runs: JoinSet<(i64, Ended)>,
+    runs: JoinSet<Ended>,
+    /// The claim of each run.
+    run_keys: HashMap<task::Id, i64>,
     calls: JoinSet<Answered>,
     outcome_calls: usize,
     beat_calls: usize,
@@ -51,6 +63,9 @@ struct Stopping {
     /// The handlers may run.
     grace: Instant,
     handlers_stopped: bool,
+    /// The claims of handlers that have not ended yet are given back.
+    release: Instant,
+    released: bool,
     /// A stream that does not end, though nothing is held, is waited for.
     stream: Instant,
     /// At last.
@@ -60,7 +75,11 @@ struct Stopping {
 /// What unary calls answered, claim by claim.
 #[derive(Debug)]
 enum Answered {
-    Outcomes(Vec<(i64, Result<v1::ResolvedClaim, Error>)>),
+    Outcomes {
+        answers: Vec<(i64, Result<v1::ResolvedClaim, Error>)>,
+        /// The server refused the request, for one of its outcomes or all together.
+        refused: bool,
+    },
     Beats(Vec<(i64, Result<v1::ExtendLeaseResponse, Error>)>),
 }
 
@@ -73,6 +92,7 @@ impl Driver {
             claims: Claims::default(),
             waiting: VecDeque::new(),
             runs: JoinSet::new(),
+            run_keys: HashMap::new(),
             calls: JoinSet::new(),
             outcome_calls: 0,
             beat_calls: 0,
@@ -98,7 +118,7 @@ impl Driver {
             let Self { link, runs, calls, stopping, .. } = &mut self;
             tokio::select! {
                 event = next_event(link) => self.on_event(event),
-                Some(run) = runs.join_next() => self.on_ended(run),
+                Some(run) = runs.join_next_with_id() => self.on_ended(run),
                 Some(call) = calls.join_next() => self.on_answered(call),
                 () = room(blocked) => {}
                 () = stop.cancelled(), if stopping.is_none() => self.begin_stop(),
@@ -113,7 +133,7 @@ impl Driver {
         while let Some(event) = self.link.as_mut().and_then(Link::try_next) {
             self.on_event(event);
         }
-        while let Some(run) = self.runs.try_join_next() {
+        while let Some(run) = self.runs.try_join_next_with_id() {
             self.on_ended(run);
         }
         while let Some(call) = self.calls.try_join_next() {
@@ -127,6 +147,10 @@ impl Driver {
             Some(stopping) if !stopping.handlers_stopped && stopping.grace <= at => {
                 stopping.handlers_stopped = true;
                 self.claims.stop_running(StopReason::Shutdown);
+            }
+            Some(stopping) if !stopping.released && stopping.release <= at => {
+                stopping.released = true;
+                self.claims.give_back_running(at);
             }
             None if self.link.is_none() && self.connect_at <= at => self.connect(),
             _ => {}
@@ -154,7 +178,7 @@ impl Driver {
             wake_at = wake_at.min(self.connect_at);
         }
         if let Some(stopping) = &self.stopping {
-            for end in [stopping.grace, stopping.stream, stopping.end] {
+            for end in [stopping.grace, stopping.release, stopping.stream, stopping.end] {
                 if end > at {
                     wake_at = wake_at.min(end);
                 }
@@ -165,7 +189,8 @@ impl Driver {
 
     fn is_done(&self, at: Instant) -> bool {
         let Some(stopping) = &self.stopping else { return false };
-        let is_idle = self.claims.is_empty() && self.runs.is_empty();
+        // A handler that ignores its stop holds nothing any more.
+        let is_idle = self.claims.is_empty() && (self.runs.is_empty() || stopping.released);
         let stream_is_over = self.link.is_none() || stopping.stream <= at;
         (is_idle && stream_is_over) || stopping.end <= at
     }
@@ -176,6 +201,8 @@ impl Driver {
         self.stopping = Some(Stopping {
             grace,
             handlers_stopped: false,
+            release: grace + self.settings.cleanup.min(RELEASE_WITHIN),
+            released: false,
             stream: at + LAST_ANSWERS,
             end: grace + LAST_ANSWERS,
         });
@@ -207,8 +234,9 @@ impl Driver {
         let Some(link) = &mut self.link else { return };
         link.is_up = true;
         link.credits = link.credits.saturating_sub(message.tasks.len());
-        if message.draining && link.close() {
+        if message.draining && !link.is_draining {
             tracing::info!("the server is draining");
+            link.is_draining = true;
         }
         for ack in message.outcome_acks {
             let answer = resolved(ack.result);
@@ -234,7 +262,7 @@ impl Driver {
         if self.stopping.is_some() {
             return self.give_back(arrival.key);
         }
-        let task = arrival.job.task();
+        let task = arrival.claim.task();
         let version = task.handler_version();
         match self.settings.handlers.route(task.handler_ref(), version, arrival.is_strict) {
             Route::To(handler) => self.waiting.push_back(Waiting { arrival, handler }),
@@ -251,7 +279,7 @@ impl Driver {
     }
 
     fn dead_letter(&mut self, arrival: &Arrival, error_type: &str, message: String) {
-        tracing::warn!(task = arrival.job.id(), error_type, "{message}");
+        tracing::warn!(task = arrival.claim.id(), error_type, "{message}");
         let cause = Cause::new(error_type, message);
         self.claims.end(arrival.key, Outcome::Permanent(cause), now());
     }
@@ -265,23 +293,31 @@ impl Driver {
                 continue;
             }
             let run = Run {
-                key: arrival.key,
-                job: arrival.job,
+                claim: arrival.claim,
                 handler,
                 mapper: self.settings.mapper.clone(),
                 controls: arrival.controls,
                 timeout: arrival.timeout,
                 cleanup: self.settings.cleanup,
             };
-            self.runs.spawn(run.run());
+            let id = self.runs.spawn(run.run()).id();
+            self.run_keys.insert(id, arrival.key);
         }
     }
 
-    fn on_ended(&mut self, run: Result<(i64, Ended), tokio::task::JoinError>) {
-        match run {
-            Ok((key, ended)) => self.claims.ended(key, ended, now()),
-            // Nothing in a run panics that is not caught, but what drops a handler's future.
-            Err(error) => tracing::error!(%error, "a handler ended without a word"),
+    fn on_ended(&mut self, run: Result<(task::Id, Ended), JoinError>) {
+        let (id, ended) = match run {
+            Ok(run) => run,
+            // Nothing in a run panics that is not caught there, but what is dropped with a handler.
+            Err(error) => {
+                let id = error.id();
+                let panic = error.try_into_panic().map(|panic| panicked(&*panic));
+                let failed = panic.unwrap_or_else(|_| HandlerError::new("panic", "it was aborted"));
+                (id, Ended::Returned(failed.into()))
+            }
+        };
+        if let Some(key) = self.run_keys.remove(&id) {
+            self.claims.ended(key, ended, now());
         }
     }
 
@@ -316,8 +352,7 @@ impl Driver {
             return None;
         };
         loop {
-            let open = self.link.as_ref().map_or(0, |link| link.credits);
-            let credits = grant(self.free().saturating_sub(open));
+            let credits = self.grantable();
             let has_items = self.claims.has_outcomes(at) || self.claims.has_beats(at);
             if credits.is_none() && !has_items {
                 return None;
@@ -330,6 +365,13 @@ impl Driver {
             }
         }
         Some(out)
+    }
+
+    /// Credits that the open stream should have and has not. A server that drains gets none, but all
+    /// else: it takes outcomes on a stream until it ends that, and may take no new connection.
+    fn grantable(&self) -> Option<i32> {
+        let link = self.link.as_ref().filter(|link| !link.is_draining)?;
+        grant(self.free().saturating_sub(link.credits))
     }
 
     fn message(&mut self, credits: Option<i32>, at: Instant) -> v1::WorkRequest {
@@ -376,18 +418,28 @@ impl Driver {
             self.calls.spawn(async move {
                 let request = Try::ONLY.request(v1::ResolveBatchRequest { resolutions });
                 let answer = Try::ONLY.answer(rpc.tasks.resolve_batch(request)).await;
+                let refusal = answer.as_ref().err().filter(|error| error.is_about_the_request());
+                // What was sent alone is what was refused.
+                if let (Some(error), [key]) = (refusal, keys.as_slice()) {
+                    let answers = vec![(*key, Err(error.clone()))];
+                    return Answered::Outcomes { answers, refused: false };
+                }
+                let refused = refusal.is_some();
                 let results = answer.map(|it| it.into_inner().results.into_iter().map(Some));
-                Answered::Outcomes(each(keys, results, resolved))
+                Answered::Outcomes { answers: each(keys, results, resolved), refused }
             });
         }
     }
 
-    fn on_answered(&mut self, call: Result<Answered, tokio::task::JoinError>) {
+    fn on_answered(&mut self, call: Result<Answered, JoinError>) {
         let at = now();
         match call {
-            Ok(Answered::Outcomes(answers)) => {
+            Ok(Answered::Outcomes { answers, refused }) => {
                 self.outcome_calls -= 1;
                 for (key, answer) in answers {
+                    if refused {
+                        self.claims.send_alone(key);
+                    }
                     self.claims.outcome_answered(key, answer, at);
                 }
             }

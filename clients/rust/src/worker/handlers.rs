@@ -1,18 +1,20 @@
 //! Handlers by name and version, and which of them runs a task. It runs none.
 
-use crate::{HandlerError, Job, Outcome};
+use crate::{Claim, HandlerError, Outcome};
 use futures::{FutureExt as _, future::BoxFuture};
 use std::{collections::HashMap, fmt, sync::Arc};
 
 /// What a handler returned, before the worker sends it.
 pub type Returned = Result<Outcome, HandlerError>;
 
-pub(super) type Handler = Arc<dyn Fn(Job) -> BoxFuture<'static, Returned> + Send + Sync>;
+pub(super) type Handler = Arc<dyn Fn(Claim) -> BoxFuture<'static, Returned> + Send + Sync>;
 
 /// The handlers of a worker.
 #[derive(Clone, Default)]
 pub(super) struct Handlers {
     by_name: HashMap<String, Versions>,
+    /// What was registered a second time.
+    repeated: Option<String>,
 }
 
 #[derive(Clone, Default)]
@@ -35,23 +37,35 @@ pub(super) enum Route {
 impl Handlers {
     pub(super) fn add<H, F, T, E>(&mut self, name: String, version: Option<String>, handler: H)
     where
-        H: Fn(Job) -> F + Send + Sync + 'static,
+        H: Fn(Claim) -> F + Send + Sync + 'static,
         F: Future<Output = Result<T, E>> + Send + 'static,
         T: Into<Outcome>,
         E: Into<HandlerError>,
     {
-        let handler: Handler = Arc::new(move |job| {
-            let running = handler(job);
+        let handler: Handler = Arc::new(move |claim| {
+            let running = handler(claim);
             async { running.await.map(Into::into).map_err(Into::into) }.boxed()
         });
+        let named = match &version {
+            None => format!("{name:?}"),
+            Some(version) => format!("{name:?} of version {version:?}"),
+        };
         let versions = self.by_name.entry(name).or_default();
-        match version {
-            None => versions.without = Some(handler),
+        let earlier = match version {
+            None => versions.without.replace(handler),
             Some(version) => {
                 versions.last = Some(Arc::clone(&handler));
-                versions.by_version.insert(version, handler);
+                versions.by_version.insert(version, handler)
             }
+        };
+        if earlier.is_some() {
+            self.repeated.get_or_insert(named);
         }
+    }
+
+    /// The first that was registered twice, for people; none if all are different.
+    pub(super) fn repeated(&self) -> Option<&str> {
+        self.repeated.as_deref()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -102,8 +116,8 @@ mod tests {
             Route::Unroutable => return "unroutable".into(),
         };
         let task = crate::Task::decode(bytes::Bytes::new()).unwrap();
-        let job = Job::new(task, (1, 1, 1), crate::job::Controls::default());
-        match handler(job).now_or_never().unwrap().unwrap() {
+        let claim = Claim::new(task, (1, 1, 1), crate::claim::Controls::default());
+        match handler(claim).now_or_never().unwrap().unwrap() {
             Outcome::Complete(result) => String::from_utf8(result.to_vec()).unwrap(),
             other => panic!("{other:?}"),
         }
@@ -120,5 +134,13 @@ mod tests {
         assert_eq!(route(&versions, Some("3"), false), "2");
         assert_eq!(route(&versions, None, false), "2");
         assert_eq!(route(&handlers(&[]), None, false), "unroutable");
+    }
+
+    #[test]
+    fn a_handler_that_is_registered_twice_is_named() {
+        assert_eq!(handlers(&[None, Some("1"), Some("2")]).repeated(), None);
+        assert_eq!(handlers(&[None, Some("1"), None]).repeated(), Some(r#""h""#));
+        let versions = handlers(&[Some("1"), None, Some("1"), None]);
+        assert_eq!(versions.repeated(), Some(r#""h" of version "1""#));
     }
 }

@@ -18,8 +18,6 @@ const SILENCE_MAX: Duration = Duration::from_secs(40);
 /// Messages on their way out: few, so that what follows gathers into large ones.
 const OUT_MAX: usize = 2;
 const IN_MAX: usize = 8;
-/// The server refuses more in one request.
-const IN_FLIGHT_MAX: usize = 10_000;
 
 /// What happens on a stream.
 #[derive(Debug)]
@@ -38,6 +36,8 @@ pub(super) struct Link {
     events: mpsc::Receiver<Event>,
     /// The server has answered on it.
     pub(super) is_up: bool,
+    /// The server drains: it sends no more tasks on it, and ends it soon.
+    pub(super) is_draining: bool,
     /// Tasks that the server may still send.
     pub(super) credits: usize,
     _reader: AbortOnDropHandle<()>,
@@ -62,13 +62,12 @@ impl Link {
             let mut rpc = rpc;
             rpc.tasks.work(ReceiverStream::new(requests)).await
         };
-        Self::open(Some(out), credits.min(IN_FLIGHT_MAX), open, |message| message)
+        Self::open(Some(out), credits, open, |message| message)
     }
 
     /// Opens `ClaimDue`, which only comes down.
     pub(super) fn claim_due(rpc: Rpc, settings: &Settings) -> Self {
-        let concurrency = settings.concurrency.min(IN_FLIGHT_MAX);
-        let wanted = i32::try_from(concurrency).unwrap_or(i32::MAX);
+        let wanted = i32::try_from(settings.concurrency).unwrap_or(i32::MAX);
         let request = v1::ClaimDueRequest {
             queues: settings.queues.clone(),
             worker_id: settings.worker_id.clone(),
@@ -99,7 +98,7 @@ impl Link {
             let _ = events.send(Event::Ended(end)).await;
         };
         let reader = AbortOnDropHandle::new(tokio::spawn(reader));
-        Self { out, events: inbox, is_up: false, credits, _reader: reader }
+        Self { out, events: inbox, is_up: false, is_draining: false, credits, _reader: reader }
     }
 
     pub(super) async fn next(&mut self) -> Event {
@@ -128,7 +127,7 @@ impl Link {
 
 /// Credits as the contract has them: at least 1, or none at all.
 pub(super) fn grant(credits: usize) -> Option<i32> {
-    let credits = i32::try_from(credits.min(IN_FLIGHT_MAX)).unwrap_or(0);
+    let credits = i32::try_from(credits).unwrap_or(0);
     (credits > 0).then_some(credits)
 }
 

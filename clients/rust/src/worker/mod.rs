@@ -8,7 +8,7 @@ mod handlers;
 
 pub use handlers::Returned;
 
-use crate::{Client, Error, HandlerError, Job, Outcome, outcome::boundary};
+use crate::{Claim, Client, Error, HandlerError, Outcome, outcome::boundary};
 use driver::Driver;
 use handlers::Handlers;
 use run::Mapper;
@@ -17,6 +17,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 const CONCURRENCY: usize = 10;
+/// The server grants no worker more credits.
+const CONCURRENCY_MAX: usize = 10_000;
 const GRACE: Duration = Duration::from_secs(30);
 const CLEANUP: Duration = Duration::from_secs(1);
 /// The server takes 240 bytes.
@@ -82,13 +84,14 @@ impl WorkerBuilder {
     }
 
     /// Runs the tasks of this handler's name: those that name no version, and those whose version
-    /// has no handler of its own. A later handler of the same name takes the place of an earlier.
+    /// has no handler of its own. A second handler of the same name makes [`build`](Self::build)
+    /// fail.
     ///
     /// What it returns ends the task: see [`Outcome`] and [`HandlerError`]. A panic is a failure
     /// with the error type `panic`.
     pub fn handler<H, F, T, E>(mut self, handler_ref: impl Into<String>, handler: H) -> Self
     where
-        H: Fn(Job) -> F + Send + Sync + 'static,
+        H: Fn(Claim) -> F + Send + Sync + 'static,
         F: Future<Output = Result<T, E>> + Send + 'static,
         T: Into<Outcome>,
         E: Into<HandlerError>,
@@ -97,7 +100,7 @@ impl WorkerBuilder {
         self
     }
 
-    /// Runs the tasks that name this version of the handler.
+    /// Runs the tasks that name this version of the handler; at most one is registered for it.
     pub fn handler_version<H, F, T, E>(
         mut self,
         handler_ref: impl Into<String>,
@@ -105,7 +108,7 @@ impl WorkerBuilder {
         handler: H,
     ) -> Self
     where
-        H: Fn(Job) -> F + Send + Sync + 'static,
+        H: Fn(Claim) -> F + Send + Sync + 'static,
         F: Future<Output = Result<T, E>> + Send + 'static,
         T: Into<Outcome>,
         E: Into<HandlerError>,
@@ -117,13 +120,14 @@ impl WorkerBuilder {
     /// Sees first what a handler returned, and says how the attempt ends.
     pub fn outcome_mapper<M>(mut self, mapper: M) -> Self
     where
-        M: Fn(&Job, Returned) -> Outcome + Send + Sync + 'static,
+        M: Fn(&Claim, Returned) -> Outcome + Send + Sync + 'static,
     {
         self.settings.mapper = Some(Arc::new(mapper));
         self
     }
 
-    /// How many handlers run at once; 10 if not set. No more tasks are claimed than that.
+    /// How many handlers run at once, from 1 to 10,000; 10 if not set. No more tasks are claimed than
+    /// that.
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.settings.concurrency = concurrency;
         self
@@ -162,7 +166,8 @@ impl WorkerBuilder {
         self
     }
 
-    /// The worker, unless it has no queue, no handler, or a concurrency of 0.
+    /// The worker, unless it has no queue, no handler or one of them twice, or a concurrency that is
+    /// not 1 to 10,000.
     pub fn build(self) -> Result<Worker, Error> {
         let Settings { queues, handlers, concurrency, .. } = &self.settings;
         if queues.is_empty() {
@@ -171,8 +176,13 @@ impl WorkerBuilder {
         if handlers.is_empty() {
             return Err(Error::invalid("handlers", "a worker needs a handler"));
         }
-        if *concurrency == 0 {
-            return Err(Error::invalid("concurrency", "a worker runs at least one handler"));
+        if let Some(repeated) = handlers.repeated() {
+            let message = format!("the handler {repeated} is registered twice");
+            return Err(Error::invalid("handlers", message));
+        }
+        if !(1..=CONCURRENCY_MAX).contains(concurrency) {
+            let message = format!("a worker runs 1 to {CONCURRENCY_MAX} handlers at once");
+            return Err(Error::invalid("concurrency", message));
         }
         Ok(Worker { client: self.client, settings: Arc::new(self.settings) })
     }
@@ -182,13 +192,13 @@ impl WorkerBuilder {
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), rdq_client::Error> {
-/// use rdq_client::{Client, HandlerError, Job, Worker, shutdown_signal};
+/// use rdq_client::{Claim, Client, HandlerError, Worker, shutdown_signal};
 ///
 /// let client = Client::connect("http://127.0.0.1:7420").await?;
 /// Worker::builder(&client)
 ///     .queue("mail")
-///     .handler("send", |job: Job| async move {
-///         let text = std::str::from_utf8(job.payload())?;
+///     .handler("send", |claim: Claim| async move {
+///         let text = std::str::from_utf8(claim.payload())?;
 ///         Ok::<_, HandlerError>(format!("sent {text}"))
 ///     })
 ///     .build()?
@@ -321,4 +331,32 @@ fn worker_id() -> String {
     let host = &host[..boundary(&host, HOST_BYTES_MAX)];
     let letters: String = std::iter::repeat_with(fastrand::lowercase).take(6).collect();
     format!("{host}-{}-{letters}", std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_worker_that_cannot_work_is_refused_at_once() {
+        let client = Client::builder("localhost:1").connect_lazy().unwrap();
+        let worker = || Worker::builder(&client).queue("q").handler("h", idle);
+        assert!(worker().build().is_ok());
+        assert!(
+            worker().handler_version("h", "1", idle).concurrency(CONCURRENCY_MAX).build().is_ok()
+        );
+        for (field, builder) in [
+            ("queues", Worker::builder(&client).handler("h", idle)),
+            ("handlers", Worker::builder(&client).queue("q")),
+            ("handlers", worker().handler("h", idle)),
+            ("concurrency", worker().concurrency(0)),
+            ("concurrency", worker().concurrency(CONCURRENCY_MAX + 1)),
+        ] {
+            assert_eq!(builder.build().unwrap_err().metadata("field"), Some(field));
+        }
+    }
+
+    async fn idle(_: Claim) -> Result<(), HandlerError> {
+        Ok(())
+    }
 }

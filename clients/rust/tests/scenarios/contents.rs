@@ -2,7 +2,7 @@
 
 use crate::harness::{QUEUE, Server, until_status};
 use rdq_client::{
-    Error, HandlerError, Job, NewTask, Permanent, QueueConfig, Selector, TaskStatus, Worker,
+    Claim, Error, HandlerError, NewTask, Permanent, QueueConfig, Selector, TaskStatus, Worker,
 };
 use std::{
     collections::HashMap,
@@ -21,17 +21,17 @@ async fn unicode_and_binary() {
     let client = server.client().await;
     let queue = format!("{TEXT}-queue");
     let handler = format!("{TEXT}-handler");
-    let jobs = Arc::new(Mutex::new(Vec::new()));
-    let seen = Arc::clone(&jobs);
+    let claims = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&claims);
     let worker = Worker::builder(&client)
         .queue(&queue)
         .worker_id(TEXT)
-        .handler(&handler, move |job: Job| {
-            seen.lock().unwrap().push(job.clone());
+        .handler(&handler, move |claim: Claim| {
+            seen.lock().unwrap().push(claim.clone());
             async move {
-                match job.headers().get("fail") {
+                match claim.headers().get("fail") {
                     Some(text) => Err(Permanent(HandlerError::new(text, text))),
-                    None => Ok(job.payload().clone()),
+                    None => Ok(claim.payload().clone()),
                 }
             }
         })
@@ -48,7 +48,7 @@ async fn unicode_and_binary() {
     assert_eq!(client.enqueue(task).await.unwrap().id, TEXT);
     let task = until_status(&client, TEXT, TaskStatus::Succeeded).await;
     assert_eq!(&task.result()[..], every_byte());
-    for task in [&task, jobs.lock().unwrap()[0].task()] {
+    for task in [&task, claims.lock().unwrap()[0].task()] {
         assert_eq!((task.id(), task.queue(), task.handler_ref()), (TEXT, &*queue, &*handler));
         assert_eq!((&task.payload()[..], task.headers()), (&every_byte()[..], &headers));
         assert_eq!((task.content_type(), task.handler_version()), (TEXT, Some(TEXT)));
@@ -72,9 +72,9 @@ async fn huge_payload() {
     client.put_queue(QUEUE, config).await.unwrap();
     let worker = Worker::builder(&client)
         .queue(QUEUE)
-        .handler("sizes", |job: Job| async move {
-            let sum: u64 = job.payload().iter().map(|byte| u64::from(*byte)).sum();
-            Ok::<_, HandlerError>(format!("{} {sum}", job.payload().len()))
+        .handler("sizes", |claim: Claim| async move {
+            let sum: u64 = claim.payload().iter().map(|byte| u64::from(*byte)).sum();
+            Ok::<_, HandlerError>(format!("{} {sum}", claim.payload().len()))
         })
         .build()
         .unwrap()
@@ -110,10 +110,10 @@ async fn unknown_fields() {
     let claimed = Arc::clone(&seen);
     let worker = Worker::builder(&client)
         .queue(QUEUE)
-        .handler("h", move |job: Job| {
-            claimed.lock().unwrap().push(job.task().unknown_fields());
+        .handler("h", move |claim: Claim| {
+            claimed.lock().unwrap().push(claim.task().unknown_fields());
             async move {
-                let is_redriven = job.task().redrive_count() > 0;
+                let is_redriven = claim.task().redrive_count() > 0;
                 if is_redriven { Ok(()) } else { Err(Permanent(HandlerError::new("first", ""))) }
             }
         })

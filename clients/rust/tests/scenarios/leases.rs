@@ -2,7 +2,7 @@
 
 use crate::harness::{Interposer, Proxy, QUEUE, Rival, Server, until, until_status};
 use rdq_client::{
-    AttemptOutcome, Client, HandlerError, Job, NewTask, StopReason, TaskStatus, Worker,
+    AttemptOutcome, Claim, Client, HandlerError, NewTask, StopReason, TaskStatus, Worker,
     WorkerBuilder,
 };
 use std::{
@@ -38,12 +38,12 @@ impl Told {
     }
 
     /// Runs until it is let go on, or stopped.
-    async fn run(&self, job: &Job) -> &'static str {
+    async fn run(&self, claim: &Claim) -> &'static str {
         self.started.fetch_add(1, Ordering::SeqCst);
         tokio::select! {
             () = self.go_on.notified() => "ended",
-            () = job.cancellation().cancelled() => {
-                self.reasons.lock().unwrap().push(job.stop_reason());
+            () = claim.cancellation().cancelled() => {
+                self.reasons.lock().unwrap().push(claim.stop_reason());
                 "stopped"
             }
         }
@@ -53,14 +53,14 @@ impl Told {
 /// A handler that runs until it is told something.
 fn waits(
     told: &Arc<Told>,
-) -> impl Fn(Job) -> futures::future::BoxFuture<'static, Result<&'static str, HandlerError>>
+) -> impl Fn(Claim) -> futures::future::BoxFuture<'static, Result<&'static str, HandlerError>>
 + Send
 + Sync
 + 'static {
     let told = Arc::clone(told);
-    move |job| {
+    move |claim| {
         let told = Arc::clone(&told);
-        Box::pin(async move { Ok(told.run(&job).await) })
+        Box::pin(async move { Ok(told.run(&claim).await) })
     }
 }
 
@@ -139,11 +139,11 @@ async fn lease_all_but_gone() {
     before.delay_next_claim();
     let far = Client::connect(before.address()).await.unwrap();
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let jobs = Arc::clone(&seen);
+    let claims = Arc::clone(&seen);
     let worker = worker(&far)
         .lease(LONG)
-        .handler("h", move |job: Job| {
-            jobs.lock().unwrap().push((job.attempt_no(), job.generation()));
+        .handler("h", move |claim: Claim| {
+            claims.lock().unwrap().push((claim.attempt_no(), claim.generation()));
             async { Ok::<_, HandlerError>(()) }
         })
         .build()
@@ -217,11 +217,11 @@ async fn redelivery() {
     let worker = worker(&far)
         .concurrency(2)
         .lease(Duration::from_secs(1))
-        .handler("h", move |job: Job| {
+        .handler("h", move |claim: Claim| {
             let told = Arc::clone(&told);
             async move {
-                match job.attempt_no() {
-                    1 => Ok::<_, HandlerError>(told.run(&job).await),
+                match claim.attempt_no() {
+                    1 => Ok::<_, HandlerError>(told.run(&claim).await),
                     _ => Ok("second"),
                 }
             }

@@ -2,7 +2,7 @@
 
 use crate::harness::{Proxy, QUEUE, Server, awaited, until, until_status};
 use rdq_client::{
-    Client, Error, HandlerError, Job, NewTask, QueueConfig, TaskStatus, VersionMismatch, Worker,
+    Claim, Client, Error, HandlerError, NewTask, QueueConfig, TaskStatus, VersionMismatch, Worker,
 };
 use std::{
     collections::{HashMap, HashSet},
@@ -61,8 +61,8 @@ async fn enqueue_options() {
     let worker = Worker::builder(&client)
         .queue("by-priority")
         .concurrency(1)
-        .handler("h", move |job: Job| {
-            order.lock().unwrap().push(job.id().to_owned());
+        .handler("h", move |claim: Claim| {
+            order.lock().unwrap().push(claim.id().to_owned());
             async { Ok::<_, HandlerError>(()) }
         })
         .build()
@@ -122,7 +122,7 @@ async fn enqueue_answer_lost() {
         let tasks = direct.list(queue).pages().items().collect().await.unwrap();
         let ids: Vec<_> = tasks.iter().map(rdq_client::Task::id).collect();
         assert_eq!(ids, [enqueued.id.as_str()]);
-        assert_eq!(enqueued.created, id.is_none(), "nobody else can have made this id");
+        assert!(!enqueued.created, "the try whose answer was lost admitted it");
     }
 }
 
@@ -177,7 +177,7 @@ async fn version_mismatch() {
         config.version_mismatch = Some(mismatch);
         client.put_queue(queue, config).await.unwrap();
     }
-    let handler = |name: &'static str| move |_: Job| async move { Ok::<_, HandlerError>(name) };
+    let handler = |name: &'static str| move |_: Claim| async move { Ok::<_, HandlerError>(name) };
     let worker = Worker::builder(&client)
         .queues(["strict", "lenient"])
         .handler_version("h", "1", handler("one"))

@@ -1,8 +1,8 @@
 //! The end of a worker, and of a server.
 
-use crate::harness::{QUEUE, Rival, Server, awaited, until, until_status};
+use crate::harness::{Interposer, QUEUE, Rival, Server, awaited, until, until_status};
 use rdq_client::{
-    AttemptOutcome, Client, HandlerError, Job, NewTask, StopReason, TaskStatus, Worker,
+    AttemptOutcome, Claim, Client, HandlerError, NewTask, StopReason, TaskStatus, Worker,
     WorkerBuilder,
 };
 use std::{
@@ -39,17 +39,18 @@ impl Gate {
 
     fn worker(self: &Arc<Self>, client: &Client) -> WorkerBuilder {
         let gate = Arc::clone(self);
-        Worker::builder(client).queue(QUEUE).handler("h", move |job: Job| {
+        Worker::builder(client).queue(QUEUE).handler("h", move |claim: Claim| {
             let gate = Arc::clone(&gate);
             async move {
                 gate.started.fetch_add(1, Ordering::SeqCst);
                 tokio::select! {
                     permit = gate.open.acquire() => permit.expect("never closed").forget(),
-                    () = job.cancellation().cancelled() => {
-                        gate.reasons.lock().unwrap().push(job.stop_reason());
+                    () = claim.cancellation().cancelled() => {
+                        gate.reasons.lock().unwrap().push(claim.stop_reason());
+                        return Err(HandlerError::new("stopped", "it is to run again"));
                     }
                 }
-                Ok::<_, HandlerError>("done")
+                Ok("done")
             }
         })
     }
@@ -115,6 +116,91 @@ async fn drain_grace_over() {
     // Due at once: not after its lease of a minute, nor with backoff.
     let claim = Rival::at(&server.address()).claim(QUEUE, LONG).await.expect("it is due");
     assert_eq!((claim.id, claim.attempt_no), (id, 1));
+}
+
+#[tokio::test]
+async fn a_success_after_the_grace_counts() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let started = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&started);
+    let worker = Worker::builder(&client)
+        .queue(QUEUE)
+        .grace(Duration::ZERO)
+        .handler("h", move |claim: Claim| {
+            count.fetch_add(1, Ordering::SeqCst);
+            async move {
+                claim.cancellation().cancelled().await;
+                Ok::<_, HandlerError>("all the same")
+            }
+        })
+        .build()
+        .unwrap()
+        .start();
+    let id = client.enqueue(NewTask::new(QUEUE, "h")).await.unwrap().id;
+    until("it runs", async || (started.load(Ordering::SeqCst) == 1).then_some(())).await;
+
+    assert_eq!(worker.stop().await.unanswered, 0);
+
+    let task = client.get(&id).await.unwrap();
+    assert_eq!((task.status(), task.result()), (TaskStatus::Succeeded, &"all the same".into()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_handler_that_ignores_its_stop_keeps_no_claim() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let (started, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (count, end) = (Arc::clone(&started), Arc::clone(&over));
+    let worker = Worker::builder(&client)
+        .queue(QUEUE)
+        .grace(Duration::ZERO)
+        .handler("blocks", move |_| {
+            count.fetch_add(1, Ordering::SeqCst);
+            let end = Arc::clone(&end);
+            async move {
+                while end.load(Ordering::SeqCst) == 0 {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Ok::<_, HandlerError>("too late")
+            }
+        })
+        .build()
+        .unwrap()
+        .start();
+    let id = client.enqueue(NewTask::new(QUEUE, "blocks")).await.unwrap().id;
+    until("it runs", async || (started.load(Ordering::SeqCst) == 1).then_some(())).await;
+
+    let stopped = worker.stop().await;
+    let task = client.get(&id).await.unwrap();
+    over.store(1, Ordering::SeqCst);
+
+    assert_eq!(stopped.unanswered, 0);
+    assert_eq!((task.status(), task.attempt_count()), (TaskStatus::Pending, 0));
+}
+
+#[tokio::test]
+async fn a_server_that_drains_takes_the_outcomes_of_what_runs() {
+    let mut server = Server::start().await;
+    let client = server.client().await;
+    let before = Interposer::before(server.address()).await;
+    let far = Client::connect(before.address()).await.unwrap();
+    let gate = Gate::closed();
+    // What is not answered soon is not answered by this server.
+    let worker = gate.worker(&far).grace(Duration::ZERO).build().unwrap().start();
+    let id = client.enqueue(NewTask::new(QUEUE, "h")).await.unwrap().id;
+    gate.until_started(1).await;
+
+    server.terminate();
+    until("the worker is told", async || before.saw_draining().then_some(())).await;
+    gate.open.add_permits(1);
+    server.ended().await;
+
+    assert_eq!(worker.stop().await.unanswered, 0, "the outcome was acknowledged");
+    server.restart().await;
+    let task = client.get(&id).await.unwrap();
+    assert_eq!((task.status(), task.attempts().len()), (TaskStatus::Succeeded, 1));
+    assert_eq!(gate.started.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]

@@ -2,15 +2,18 @@
 
 use crate::harness::{QUEUE, Server, until, until_status};
 use opentelemetry::{
-    Context, global,
-    trace::{FutureExt as _, SpanKind, TraceContextExt as _, Tracer as _},
+    Context, KeyValue, global,
+    trace::{FutureExt as _, SpanKind, Status, TraceContextExt as _, Tracer as _},
 };
 use opentelemetry_sdk::{
     error::OTelSdkResult,
     trace::{SdkTracerProvider, SpanData, SpanExporter},
 };
-use rdq_client::{HandlerError, Job, NewTask, TaskStatus, Worker};
-use std::sync::{Arc, Mutex};
+use rdq_client::{Claim, HandlerError, NewTask, RetryAfter, TaskStatus, Worker};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 /// Keeps what was exported.
 #[derive(Debug, Clone, Default)]
@@ -34,12 +37,19 @@ async fn trace_context() {
     let seen = Arc::clone(&within);
     let worker = Worker::builder(&client)
         .queue(QUEUE)
-        .handler("traced", move |_: Job| {
+        .handler("traced", move |_: Claim| {
             let seen = Arc::clone(&seen);
             async move {
                 tokio::task::yield_now().await;
                 seen.lock().unwrap().push(Context::current().span().span_context().clone());
                 Ok::<_, HandlerError>(())
+            }
+        })
+        .handler("fails", |claim: Claim| async move {
+            let error = HandlerError::new("mail", "to a@example.org");
+            match claim.attempt_no() {
+                1 => Err::<(), _>(RetryAfter(Duration::ZERO, error).into()),
+                _ => Err(error),
             }
         })
         .build()
@@ -75,13 +85,24 @@ async fn trace_context() {
     assert_eq!(span.span_context.trace_id().to_string(), "1".repeat(32));
     let task = until_status(&client, &untraced, TaskStatus::Succeeded).await;
     assert!(task.headers().is_empty(), "without a span nothing is added");
+    // An attempt that failed is an error, without its message; one that is to run later is none.
+    let failing = NewTask::new(QUEUE, "fails").max_attempts(2);
+    let failing = client.enqueue(failing).await.unwrap().id;
+    until_status(&client, &failing, TaskStatus::Dead).await;
     worker.stop().await;
+    let mut spans = exported.0.lock().unwrap().clone();
+    spans.retain(|span| is_of(span, &failing));
+    let statuses: Vec<_> = spans.iter().map(|span| span.status.clone()).collect();
+    assert_eq!(statuses, [Status::Unset, Status::error("mail")]);
+    assert!(!format!("{spans:?}").contains("example.org"), "{spans:?}");
+    assert_eq!(find(&exported, &untraced).unwrap().status, Status::Unset);
 }
 
 fn find(exported: &Exported, task_id: &str) -> Option<SpanData> {
-    let is_it = |span: &SpanData| {
-        span.name == "rdq.handle"
-            && span.attributes.iter().any(|attribute| attribute.value.to_string() == task_id)
-    };
-    exported.0.lock().unwrap().iter().find(|span| is_it(span)).cloned()
+    exported.0.lock().unwrap().iter().find(|span| is_of(span, task_id)).cloned()
+}
+
+fn is_of(span: &SpanData, task_id: &str) -> bool {
+    let is_named = |attribute: &KeyValue| attribute.value.to_string() == task_id;
+    span.name == "rdq.handle" && span.attributes.iter().any(is_named)
 }

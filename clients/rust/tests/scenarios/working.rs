@@ -1,8 +1,10 @@
 //! What a handler's end becomes.
 
-use crate::harness::{Interposer, QUEUE, Server, awaited, until, until_status, until_succeeded};
+use crate::harness::{
+    Interposer, Proxy, QUEUE, Server, awaited, until, until_status, until_succeeded,
+};
 use rdq_client::{
-    AttemptOutcome, Client, Code, HandlerError, Job, NewTask, Outcome, Permanent, QueueConfig,
+    AttemptOutcome, Claim, Client, Code, HandlerError, NewTask, Outcome, Permanent, QueueConfig,
     Receive, RetryAfter, Retryable, Snooze, StopReason, TaskStatus, Typed, Worker, WorkerBuilder,
 };
 use std::{
@@ -13,7 +15,9 @@ use std::{
     time::Duration,
 };
 use tokio::sync::{Barrier, Notify};
+use tokio_util::task::AbortOnDropHandle;
 use tonic::Status;
+use tonic_types::{ErrorDetails, StatusExt as _};
 
 /// Soon enough for a test, and a delay all the same.
 const SOON: Duration = Duration::from_millis(10);
@@ -31,7 +35,9 @@ async fn happy_path() {
     let server = Server::start().await;
     let client = server.client().await;
     let worker = worker(&client)
-        .handler("double", |job: Job| async move { Ok::<_, HandlerError>(job.payload().repeat(2)) })
+        .handler("double", |claim: Claim| async move {
+            Ok::<_, HandlerError>(claim.payload().repeat(2))
+        })
         .build()
         .unwrap()
         .start();
@@ -56,8 +62,8 @@ async fn retry_then_success() {
     let server = Server::start().await;
     let client = server.client().await;
     let worker = worker(&client)
-        .handler("flaky", |job: Job| async move {
-            match job.attempt_no() {
+        .handler("flaky", |claim: Claim| async move {
+            match claim.attempt_no() {
                 1 => Err(HandlerError::from(MailError(1))),
                 2 => Err(Typed("http.503", MailError(2)).into()),
                 _ => Ok("sent"),
@@ -93,13 +99,13 @@ async fn retry_after_and_snooze() {
     let runs = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&runs);
     let worker = worker(&client)
-        .handler("later", move |job: Job| {
+        .handler("later", move |claim: Claim| {
             let run = count.fetch_add(1, Ordering::SeqCst);
             async move {
                 match run {
                     0 => Err(HandlerError::from(Snooze(SOON))),
                     1 => {
-                        assert_eq!(job.attempt_no(), 1, "a snooze spends no attempt");
+                        assert_eq!(claim.attempt_no(), 1, "a snooze spends no attempt");
                         Err(RetryAfter(SOON, MailError(1)).into())
                     }
                     _ => Ok(()),
@@ -132,8 +138,8 @@ async fn permanent_failure() {
         .handler("permanent", |_| async { Err::<(), _>(Permanent(Typed("gone", MailError(1)))) })
         .handler("by-glob", |_| async { Err::<(), _>(MailError(1)) })
         .handler("retryable", |_| async { Err::<(), _>(Retryable(MailError(1))) })
-        .handler("panics", |job: Job| async move {
-            assert!(job.attempt_no() > 1, "broken");
+        .handler("panics", |claim: Claim| async move {
+            assert!(claim.attempt_no() > 1, "broken");
             Ok::<_, HandlerError>(())
         })
         .build()
@@ -165,17 +171,17 @@ async fn outcome_mapper() {
     let server = Server::start().await;
     let client = server.client().await;
     let worker = worker(&client)
-        .handler("answers", |job: Job| async move {
-            if job.payload() == "fail" { Err(MailError(1)) } else { Ok("404") }
+        .handler("answers", |claim: Claim| async move {
+            if claim.payload() == "fail" { Err(MailError(1)) } else { Ok("404") }
         })
-        .outcome_mapper(|job, returned| match returned {
+        .outcome_mapper(|claim, returned| match returned {
             Ok(Outcome::Complete(status)) if status == "404" => {
                 HandlerError::from(Permanent(HandlerError::new("http.404", "not there"))).into()
             }
             Err(error)
                 if error.cause().is_some_and(|it| it.downcast_ref::<MailError>().is_some()) =>
             {
-                format!("{} is good enough", job.attempt_no()).into()
+                format!("{} is good enough", claim.attempt_no()).into()
             }
             other => other.unwrap_or_else(Outcome::from),
         })
@@ -221,11 +227,11 @@ async fn execution_timeout() {
     // may come a little later on a busy machine.
     let worker = worker(&client)
         .concurrency(1)
-        .handler("hangs", move |job: Job| {
+        .handler("hangs", move |claim: Claim| {
             let seen = Arc::clone(&seen);
             async move {
-                job.cancellation().cancelled().await;
-                seen.lock().unwrap().push(job.stop_reason());
+                claim.cancellation().cancelled().await;
+                seen.lock().unwrap().push(claim.stop_reason());
                 Ok::<_, HandlerError>("too late")
             }
         })
@@ -241,30 +247,65 @@ async fn execution_timeout() {
     worker.stop().await;
 }
 
+/// What panics when it is dropped.
+struct Fragile;
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        panic!("dropped");
+    }
+}
+
+#[tokio::test]
+async fn a_handler_that_panics_while_it_is_dropped_has_failed() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let mut config = QueueConfig::default();
+    config.timeout = Some(Duration::from_millis(200));
+    client.put_queue(QUEUE, config).await.unwrap();
+    let worker = worker(&client)
+        .concurrency(1)
+        .handler("hangs", |_| async {
+            let _fragile = Fragile;
+            std::future::pending::<Result<(), MailError>>().await
+        })
+        .handler("next", |_| async { Ok::<_, HandlerError>("its place is free") })
+        .build()
+        .unwrap()
+        .start();
+    let id = client.enqueue(NewTask::new(QUEUE, "hangs").max_attempts(1)).await.unwrap().id;
+    let next = client.enqueue(NewTask::new(QUEUE, "next")).await.unwrap().id;
+
+    let task = until_status(&client, &id, TaskStatus::Dead).await;
+    let error = task.attempts()[0].error.as_ref().unwrap();
+    assert_eq!((error.error_type.as_str(), error.message.as_str()), ("panic", "dropped"));
+    until_status(&client, &next, TaskStatus::Succeeded).await;
+    assert_eq!(worker.stop().await.unanswered, 0);
+}
+
 #[tokio::test]
 async fn bounded_concurrency() {
     const CONCURRENCY: usize = 4;
     let server = Server::start().await;
     let client = server.client().await;
+    let proxy = Proxy::before(server.address()).await;
+    let far = Client::connect(proxy.address()).await.unwrap();
     let tasks = (0..50).map(|_| NewTask::new(QUEUE, "h"));
     assert!(client.enqueue_many(tasks).await.iter().all(Result::is_ok));
-    // Running, most running, started, and most in flight at the server.
-    let counts = Arc::new([const { AtomicUsize::new(0) }; 4]);
-    let all_at_once = Arc::new(Barrier::new(CONCURRENCY));
-    let (seen, asking) = (Arc::clone(&counts), client.clone());
-    let worker = worker(&client)
+    // Running, most running, and started.
+    let counts = Arc::new([const { AtomicUsize::new(0) }; 3]);
+    let all_at_once = Arc::new(Barrier::new(CONCURRENCY + 1));
+    let (seen, gate) = (Arc::clone(&counts), Arc::clone(&all_at_once));
+    let worker = worker(&far)
         .concurrency(CONCURRENCY)
         .handler("h", move |_| {
-            let (seen, asking) = (Arc::clone(&seen), asking.clone());
-            let all_at_once = Arc::clone(&all_at_once);
+            let (seen, gate) = (Arc::clone(&seen), Arc::clone(&gate));
             async move {
-                let [running, most, started, in_flight] = &*seen;
+                let [running, most, started] = &*seen;
                 most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 if started.fetch_add(1, Ordering::SeqCst) < CONCURRENCY {
-                    all_at_once.wait().await;
+                    gate.wait().await;
                 }
-                let claimed = asking.stats([QUEUE]).await?[0].in_flight;
-                in_flight.fetch_max(claimed.try_into().unwrap(), Ordering::SeqCst);
                 running.fetch_sub(1, Ordering::SeqCst);
                 Ok::<_, HandlerError>(())
             }
@@ -272,13 +313,37 @@ async fn bounded_concurrency() {
         .build()
         .unwrap()
         .start();
+    // Asks the server all the time, beside the worker and its handlers.
+    let most_in_flight = Arc::new(AtomicUsize::new(0));
+    let (asking, in_flight) = (client.clone(), Arc::clone(&most_in_flight));
+    let polling = AbortOnDropHandle::new(tokio::spawn(async move {
+        loop {
+            let claimed = asking.stats([QUEUE]).await.unwrap()[0].in_flight;
+            in_flight.fetch_max(claimed.try_into().unwrap(), Ordering::SeqCst);
+        }
+    }));
+    until("as many run as may, and the server says so", async || {
+        let at = [&counts[2], &*most_in_flight].map(|count| count.load(Ordering::SeqCst));
+        (at == [CONCURRENCY; 2]).then_some(())
+    })
+    .await;
 
+    // The outcomes of the first arrive, and their acknowledgements do not: so no credits come back.
+    proxy.hold();
+    awaited("the first run", all_at_once.wait()).await;
+    until_succeeded(&client, QUEUE, CONCURRENCY.try_into().unwrap()).await;
+    for _ in 0..20 {
+        let stats = &client.stats([QUEUE]).await.unwrap()[0];
+        assert_eq!((stats.in_flight, stats.pending), (0, 46), "claimed before the acknowledgement");
+    }
+    proxy.forward();
     until_succeeded(&client, QUEUE, 50).await;
 
-    let [_, most, started, in_flight] = &*counts;
+    assert!(!polling.is_finished(), "the poller went on");
+    let [_, most, started] = &*counts;
     assert_eq!(started.load(Ordering::SeqCst), 50);
     assert_eq!(most.load(Ordering::SeqCst), CONCURRENCY);
-    assert_eq!(in_flight.load(Ordering::SeqCst), CONCURRENCY);
+    assert_eq!(most_in_flight.load(Ordering::SeqCst), CONCURRENCY);
     worker.stop().await;
 }
 
@@ -291,20 +356,20 @@ async fn progress_and_result() {
     let results = [vec![], every_byte.clone(), largest.clone()];
     let sent = results.clone();
     let worker = worker(&client)
-        .handler("resumes", move |job: Job| {
+        .handler("resumes", move |claim: Claim| {
             let every_byte = every_byte.clone();
             async move {
-                if job.attempt_no() == 1 {
-                    job.set_progress("overwritten")?;
-                    job.set_progress(every_byte)?;
+                if claim.attempt_no() == 1 {
+                    claim.set_progress("overwritten")?;
+                    claim.set_progress(every_byte)?;
                     return Err(MailError(1).into());
                 }
-                assert!(job.set_progress(vec![0; (64 << 10) + 1]).is_err(), "too large");
-                Ok::<_, HandlerError>(job.progress().to_vec())
+                assert!(claim.set_progress(vec![0; (64 << 10) + 1]).is_err(), "too large");
+                Ok::<_, HandlerError>(claim.progress().to_vec())
             }
         })
-        .handler("returns", move |job: Job| {
-            let result = sent[usize::from(job.payload()[0])].clone();
+        .handler("returns", move |claim: Claim| {
+            let result = sent[usize::from(claim.payload()[0])].clone();
             async { Ok::<_, HandlerError>(result) }
         })
         .build()
@@ -330,8 +395,8 @@ async fn result_too_large() {
     let server = Server::start().await;
     let client = server.client().await;
     let worker = worker(&client)
-        .handler("returns", |job: Job| async move {
-            let size: usize = std::str::from_utf8(job.payload())?.parse()?;
+        .handler("returns", |claim: Claim| async move {
+            let size: usize = std::str::from_utf8(claim.payload())?.parse()?;
             Ok::<_, HandlerError>(vec![1; size])
         })
         .build()
@@ -353,6 +418,45 @@ async fn result_too_large() {
 }
 
 #[tokio::test]
+async fn a_call_that_fails_takes_no_success_away_and_one_outcome_that_is_refused_ends() {
+    let server = Server::start().await;
+    let client = server.client().await;
+    let before = Interposer::before(server.address()).await;
+    let refusal = |code, reason| {
+        Status::with_error_details(
+            code,
+            "",
+            ErrorDetails::with_error_info(reason, rdq_proto::ERROR_DOMAIN, []),
+        )
+    };
+    let far = Client::connect(before.address()).await.unwrap();
+    let worker = worker(&far)
+        .receive(Receive::ClaimDue)
+        .handler("h", |_| async { Ok::<_, HandlerError>("done") })
+        .build()
+        .unwrap()
+        .start();
+    let enqueue =
+        async || client.enqueue(NewTask::new(QUEUE, "h").max_attempts(1)).await.unwrap().id;
+
+    before.refuse("ResolveBatch", refusal(Code::Internal, "INTERNAL"));
+    let id = enqueue().await;
+    until("the call has failed", async || (before.refusals() >= 2).then_some(())).await;
+    before.allow("ResolveBatch");
+    let task = until_status(&client, &id, TaskStatus::Succeeded).await;
+    assert_eq!((task.attempts().len(), &task.result()[..]), (1, &b"done"[..]));
+
+    // Nothing that it sends for this claim can be taken: the worker gives up, and says so.
+    before.refuse("ResolveBatch", refusal(Code::InvalidArgument, "INVALID_ARGUMENT"));
+    let refused = before.refusals();
+    let id = enqueue().await;
+    until("both words are refused", async || (before.refusals() >= refused + 2).then_some(()))
+        .await;
+    assert_eq!(worker.stop().await.unanswered, 0);
+    assert_eq!(client.get(&id).await.unwrap().status(), TaskStatus::InFlight);
+}
+
+#[tokio::test]
 async fn claim_due_fallback() {
     let server = Server::start().await;
     let client = server.client().await;
@@ -365,16 +469,19 @@ async fn claim_due_fallback() {
     let (held, begun, told) = (Arc::clone(&gate), Arc::clone(&started), Arc::clone(&reasons));
     let running = worker(&older)
         .concurrency(2)
-        .handler("echoes", |job: Job| async move { Ok::<_, HandlerError>(job.payload().clone()) })
+        .handler(
+            "echoes",
+            |claim: Claim| async move { Ok::<_, HandlerError>(claim.payload().clone()) },
+        )
         .handler("fails", |_| async { Err::<(), _>(Permanent(MailError(1))) })
-        .handler("waits", move |job: Job| {
+        .handler("waits", move |claim: Claim| {
             let (held, begun, told) = (Arc::clone(&held), Arc::clone(&begun), Arc::clone(&told));
             async move {
                 begun.fetch_add(1, Ordering::SeqCst);
                 tokio::select! {
                     () = held.notified() => Ok::<_, HandlerError>("ended"),
-                    () = job.cancellation().cancelled() => {
-                        told.lock().unwrap().push(job.stop_reason());
+                    () = claim.cancellation().cancelled() => {
+                        told.lock().unwrap().push(claim.stop_reason());
                         Ok("stopped")
                     }
                 }

@@ -42,6 +42,7 @@ struct Rules {
     refused: Mutex<HashMap<String, Status>>,
     refusals: AtomicUsize,
     late_claim: AtomicBool,
+    draining: AtomicBool,
 }
 
 impl Rules {
@@ -93,6 +94,11 @@ impl Interposer {
     /// The next claim of `Work` seems to have been long on its way.
     pub(crate) fn delay_next_claim(&self) {
         self.rules.late_claim.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether a server has said on `Work` that it drains.
+    pub(crate) fn saw_draining(&self) -> bool {
+        self.rules.draining.load(Ordering::SeqCst)
     }
 
     /// Whether that claim has come by.
@@ -181,6 +187,7 @@ fn put_message(to: &mut BytesMut, message: &[u8]) {
 
 fn changed(message: Bytes, rules: &Rules) -> Bytes {
     let mut response = v1::WorkResponse::decode(message.clone()).expect("a message of Work");
+    rules.draining.fetch_or(response.draining, Ordering::SeqCst);
     match response.tasks.first_mut() {
         Some(claim) if rules.late_claim.swap(false, Ordering::SeqCst) => {
             claim.lease_remaining = Some(prost_types::Duration { seconds: 0, nanos: 20_000_000 });

@@ -20,6 +20,8 @@ enum Mode {
     Mute,
     /// Holds everything, in both directions.
     Hole,
+    /// The server hears all, and what it says waits.
+    Hold,
 }
 
 /// A proxy that ends when this is dropped.
@@ -59,6 +61,11 @@ impl Proxy {
     /// From now on nothing goes through, and nobody is told.
     pub(crate) fn hole(&self) {
         self.mode.send_replace(Mode::Hole);
+    }
+
+    /// From now on what the server says waits; it hears all.
+    pub(crate) fn hold(&self) {
+        self.mode.send_replace(Mode::Hold);
     }
 
     /// Everything goes through again, with what was held back.
@@ -104,7 +111,8 @@ async fn pass(
 ) {
     let mut buffer = vec![0; 64 << 10];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
-        let Ok(now) = mode.wait_for(|mode| *mode != Mode::Hole).await.map(|mode| *mode) else {
+        let goes_on = |mode: &Mode| *mode != Mode::Hole && !(is_server && *mode == Mode::Hold);
+        let Ok(now) = mode.wait_for(goes_on).await.map(|mode| *mode) else {
             return;
         };
         if is_server && now == Mode::Mute {

@@ -15,7 +15,7 @@ pub(crate) struct Rival {
 
 /// What it claimed.
 #[derive(Debug)]
-pub(crate) struct Claim {
+pub(crate) struct Delivery {
     pub(crate) id: String,
     pub(crate) token: Bytes,
     pub(crate) attempt_no: i32,
@@ -34,7 +34,7 @@ impl Rival {
     }
 
     /// Claims one task, if one is due.
-    pub(crate) async fn claim(&self, queue: &str, lease: Duration) -> Option<Claim> {
+    pub(crate) async fn claim(&self, queue: &str, lease: Duration) -> Option<Delivery> {
         let request = v1::ClaimDueRequest {
             queues: vec![queue.to_owned()],
             worker_id: "rival".to_owned(),
@@ -45,18 +45,18 @@ impl Rival {
         let answer = stream.message().await.expect("an answer")?;
         let claim = answer.tasks.into_iter().next()?;
         let task = <v1::Task as prost::Message>::decode(claim.task).expect("a task");
-        Some(Claim { id: task.id, token: claim.claim_token, attempt_no: claim.attempt_no })
+        Some(Delivery { id: task.id, token: claim.claim_token, attempt_no: claim.attempt_no })
     }
 
     /// Claims a task as soon as one is due.
-    pub(crate) async fn claims(&self, queue: &str, lease: Duration) -> Claim {
+    pub(crate) async fn claims(&self, queue: &str, lease: Duration) -> Delivery {
         until("the rival claims", async || self.claim(queue, lease).await).await
     }
 
     /// Completes a claim.
     pub(crate) async fn complete(
         &self,
-        claim: &Claim,
+        claim: &Delivery,
         result: impl Into<Bytes>,
     ) -> Result<(), Error> {
         let request = v1::CompleteRequest {

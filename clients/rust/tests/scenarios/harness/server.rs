@@ -1,7 +1,7 @@
 //! `rdq serve` as a process: on a free port, with a file in a folder of its own, ended when it is
 //! dropped.
 
-use super::awaited;
+use super::{awaited, until};
 use rdq_client::Client;
 use std::{
     io::{BufRead as _, BufReader},
@@ -68,7 +68,18 @@ impl Server {
         self.child.wait().expect("a child of ours");
     }
 
-    /// Starts it again after it was killed: on its port and its file.
+    /// Tells it to end, as a supervisor does.
+    pub(crate) fn terminate(&self) {
+        let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        assert!(told.is_ok_and(|status| status.success()), "it can be told");
+    }
+
+    /// Waits until it has ended by itself.
+    pub(crate) async fn ended(&mut self) {
+        until("the server ends", async || self.child.try_wait().expect("a child of ours")).await;
+    }
+
+    /// Starts it again after it ended: on its port and its file.
     pub(crate) async fn restart(&mut self) {
         self.child = spawn(self.folder.path(), self.port, &self.arguments, &self.log);
         self.serves().await;

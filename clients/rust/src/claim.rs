@@ -14,19 +14,20 @@ use tonic::Code;
 /// The server keeps this much of a checkpoint.
 const PROGRESS_BYTES_MAX: usize = 64 << 10;
 
-/// One attempt at a task, as its handler sees it. Cheap to clone.
+/// The claim of a task: one attempt at it, as its handler sees it. Cheap to clone.
 ///
 /// # When the work must stop
 ///
 /// A claim can be lost or the task cancelled while the handler runs. Then
 /// [`cancellation`](Self::cancellation) is cancelled, [`stop_reason`](Self::stop_reason) says why, and
 /// the handler has a moment (1 s, see `WorkerBuilder::cleanup`) to end by itself. After that its
-/// future is dropped, at the `await` where it stands. What it returns from then on is not used.
+/// future is dropped, at the `await` where it stands. What it returns once it was told is not used,
+/// but for a success of one that was told [`StopReason::Shutdown`].
 ///
 /// A handler that never awaits cannot be dropped: put such work into `spawn_blocking`, and let it look
 /// at the token.
 #[derive(Clone)]
-pub struct Job(Arc<Inner>);
+pub struct Claim(Arc<Inner>);
 
 struct Inner {
     task: Task,
@@ -36,7 +37,7 @@ struct Inner {
     controls: Controls,
 }
 
-impl Job {
+impl Claim {
     pub(crate) fn new(
         task: Task,
         (attempt_no, max_attempts, generation): (i32, i32, i64),
@@ -137,9 +138,9 @@ impl Job {
 }
 
 /// Without what the task carries, which belongs in no log.
-impl fmt::Debug for Job {
+impl fmt::Debug for Claim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Job")
+        f.debug_struct("Claim")
             .field("task", &self.0.task)
             .field("attempt_no", &self.0.attempt_no)
             .field("generation", &self.0.generation)
@@ -175,7 +176,7 @@ impl StopReason {
     }
 }
 
-/// The worker's side of a job.
+/// The worker's side of a claim.
 #[derive(Debug, Clone)]
 pub(crate) struct Controls(Arc<Shared>);
 
@@ -237,31 +238,34 @@ impl Controls {
 mod tests {
     use super::*;
 
-    fn job() -> (Job, Controls) {
+    fn claim() -> (Claim, Controls) {
         let controls = Controls::default();
         let task = Task::decode(Bytes::new()).unwrap();
-        (Job::new(task, (1, 5, 1), controls.clone()), controls)
+        (Claim::new(task, (1, 5, 1), controls.clone()), controls)
     }
 
     #[test]
     fn a_checkpoint_is_new_until_it_is_stored() {
-        let (job, controls) = job();
+        let (claim, controls) = claim();
         assert_eq!(controls.new_progress(), None);
-        job.set_progress("a").unwrap();
-        job.set_progress("b").unwrap();
+        claim.set_progress("a").unwrap();
+        claim.set_progress("b").unwrap();
         let (version, bytes) = controls.new_progress().unwrap();
-        job.set_progress("c").unwrap();
+        claim.set_progress("c").unwrap();
         controls.progress_stored(version);
         assert_eq!((&bytes[..], &controls.new_progress().unwrap().1[..]), (&b"b"[..], &b"c"[..]));
-        assert!(job.set_progress(vec![0; PROGRESS_BYTES_MAX + 1]).is_err());
+        assert!(claim.set_progress(vec![0; PROGRESS_BYTES_MAX + 1]).is_err());
     }
 
     #[test]
     fn the_first_reason_to_stop_stands() {
-        let (job, controls) = job();
-        assert_eq!((job.is_cancelled(), job.stop_reason()), (false, None));
+        let (claim, controls) = claim();
+        assert_eq!((claim.is_cancelled(), claim.stop_reason()), (false, None));
         controls.stop(StopReason::Cancelled);
         controls.stop(StopReason::Lost);
-        assert_eq!((job.is_cancelled(), job.stop_reason()), (true, Some(StopReason::Cancelled)));
+        assert_eq!(
+            (claim.is_cancelled(), claim.stop_reason()),
+            (true, Some(StopReason::Cancelled))
+        );
     }
 }
