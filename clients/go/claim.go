@@ -123,6 +123,15 @@ func (l lease) margin() time.Duration {
 // allButGone reports whether it is too late to start a handler.
 func (l lease) allButGone(now time.Time) bool { return l.ends.Sub(now) < l.margin() }
 
+// firstBeat is the time of the first heartbeat: when a third of the lease is spent, of which the way here and the wait
+// for a free handler took their part.
+func (l lease) firstBeat(now time.Time) time.Time {
+	if at := l.ends.Add(l.beatAfter() - l.length); at.After(now) {
+		return at
+	}
+	return now
+}
+
 // beatAfter is the time from a heartbeat that was answered to the next one.
 func (l lease) beatAfter() time.Duration { return l.length / 3 }
 

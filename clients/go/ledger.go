@@ -154,7 +154,7 @@ func (w *Worker) begin(ctx context.Context, d *delivery, now time.Time) {
 	handling, d.stop = context.WithCancelCause(ctx)
 	d.isRunning = true
 	w.work.running++
-	d.nextBeat = now.Add(d.lease.beatAfter())
+	d.nextBeat = d.lease.firstBeat(now)
 	w.due(d.nextBeat)
 	if timeout := d.proto.GetExecutionTimeout(); timeout != nil {
 		left := d.lease.timeoutAfter(timeout.AsDuration(), d.proto.GetLeaseRemaining().AsDuration())

@@ -255,6 +255,21 @@ func TestLeasesSayWhatIsLeft(t *testing.T) {
 	}
 }
 
+func TestTheFirstHeartbeatComesBeforeTheLeaseEnds(t *testing.T) {
+	now := time.Now()
+	for left, want := range map[time.Duration]time.Duration{
+		time.Minute:      20 * time.Second,
+		50 * time.Second: 10 * time.Second,
+		40 * time.Second: 0,
+		10 * time.Second: 0, // it would be over before a third of it passed
+	} {
+		lease := lease{length: time.Minute, ends: now.Add(left)}
+		if got := lease.firstBeat(now).Sub(now); got != want {
+			t.Errorf("with %s left of a minute the first heartbeat is after %s, want %s", left, got, want)
+		}
+	}
+}
+
 type customError struct{}
 
 func (*customError) Error() string { return "custom" }
