@@ -157,8 +157,7 @@ func (w *Worker) begin(ctx context.Context, d *delivery, now time.Time) {
 	d.nextBeat = d.lease.firstBeat(now)
 	w.due(d.nextBeat)
 	if timeout := d.proto.GetExecutionTimeout(); timeout != nil {
-		left := d.lease.timeoutAfter(timeout.AsDuration(), d.proto.GetLeaseRemaining().AsDuration())
-		d.timeout = time.AfterFunc(left, func() { w.timedOut(d) })
+		d.timeout = time.AfterFunc(d.lease.stopAt(timeout.AsDuration()).Sub(now), func() { w.timedOut(d) })
 	}
 	go w.handle(handling, d)
 }

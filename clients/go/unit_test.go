@@ -247,11 +247,18 @@ func TestLeasesSayWhatIsLeft(t *testing.T) {
 	if late.length != time.Minute || !late.allButGone(arrived) || !late.ends.Equal(arrived.Add(time.Second)) {
 		t.Errorf("a claim that was long on its way: %+v", late)
 	}
-	if left := late.timeoutAfter(2*time.Minute, time.Second); left != time.Minute {
-		t.Errorf("of a timeout of 2 minutes %s are left", left)
+	for timeout, want := range map[time.Duration]time.Duration{
+		2 * time.Minute:  time.Minute, // of which 59 s are spent, and a second is for the failure
+		60 * time.Second: 0,
+		30 * time.Second: -30 * time.Second,
+	} {
+		if left := late.stopAt(timeout).Sub(arrived); left != want {
+			t.Errorf("of a timeout of %s %s are left, want %s", timeout, left, want)
+		}
 	}
-	if left := late.timeoutAfter(30*time.Second, time.Second); left != 0 {
-		t.Errorf("of a timeout that is over %s are left", left)
+	fresh := leaseOf(claimed(time.Second, time.Second), arrived)
+	if left := fresh.stopAt(time.Second).Sub(arrived); left != 900*time.Millisecond {
+		t.Errorf("of a timeout of a second %s are left", left)
 	}
 }
 
