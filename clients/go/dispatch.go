@@ -251,13 +251,14 @@ func (w *Worker) unary(ctx context.Context, c *carrier, kind callKind, try func(
 		answered, err := try(ctx)
 		w.mu.Lock()
 		w.work.unaryCalls[kind]--
-		if err != nil {
-			w.unaryFailed(FromError(err))
+		failure := FromError(err)
+		if failure != nil {
+			w.unaryFailed(failure)
 		} else {
 			w.work.unaryFailures = 0
 			answered()
 		}
-		w.abandon(c, time.Now(), true)
+		w.abandon(c, time.Now(), true, failure)
 		w.mu.Unlock()
 		w.wake()
 	}()
@@ -275,15 +276,19 @@ func (w *Worker) unaryFailed(failure *Error) {
 }
 
 // abandon takes back what a carrier that has ended leaves unanswered, to send it again: at once after a stream, with
-// backoff after a call.
-func (w *Worker) abandon(c *carrier, now time.Time, wasCall bool) {
+// backoff after a call, and not before the time that its failure, if there was one, asks for.
+func (w *Worker) abandon(c *carrier, now time.Time, wasCall bool, failure *Error) {
+	var asked time.Duration
+	if failure != nil {
+		asked = failure.RetryAfter
+	}
 	for seq, d := range c.outcomes {
 		delete(c.outcomes, seq)
 		o := d.outcome
 		o.carrier, o.wasSent = nil, true
 		if wasCall {
 			o.failures++
-			o.notBefore = now.Add(callBackoff.wait(o.failures))
+			o.notBefore = now.Add(max(callBackoff.wait(o.failures), asked))
 			w.due(o.notBefore)
 		} else {
 			w.queueOutcome(d)
@@ -292,12 +297,18 @@ func (w *Worker) abandon(c *carrier, now time.Time, wasCall bool) {
 	for seq, beat := range c.beats {
 		delete(c.beats, seq)
 		if d := beat.delivery; d.outcome != nil && d.outcome.isHeld {
-			// It is all that the outcome waits for.
-			d.beatFailures++
-			d.nextBeat = now.Add(callBackoff.wait(d.beatFailures))
-			w.due(d.nextBeat)
+			w.beatAgain(d, now, asked)
+		} else if at := now.Add(asked); at.After(d.nextBeat) {
+			d.nextBeat = at
 		}
 	}
+}
+
+// beatAgain puts off the heartbeat that an outcome waits for.
+func (w *Worker) beatAgain(d *delivery, now time.Time, asked time.Duration) {
+	d.beatFailures++
+	d.nextBeat = now.Add(max(callBackoff.wait(d.beatFailures), asked))
+	w.due(d.nextBeat)
 }
 
 // beatAnswered takes the answer to a heartbeat.

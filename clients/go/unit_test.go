@@ -262,6 +262,38 @@ func TestLeasesSayWhatIsLeft(t *testing.T) {
 	}
 }
 
+// outcomesUnderWay is a worker, and a carrier that has the outcomes of so many claims.
+func outcomesUnderWay(count int) (*Worker, *carrier) {
+	worker, c := NewWorker(NewClientFromConn(nil, ClientOptions{}), WorkerOptions{}), newCarrier()
+	for seq := range int64(count) {
+		d := &delivery{seq: seq + 1, id: fmt.Sprint("t-", seq), claim: &Claim{}}
+		worker.work.bySeq[d.seq] = d
+		worker.decide(d, releaseResolution(d.id, nil, 0))
+	}
+	worker.takeOutcomes(c)
+	return worker, c
+}
+
+func TestOutcomesWaitAsLongAsTheServerAsks(t *testing.T) {
+	now := time.Now()
+	worker, c := outcomesUnderWay(2)
+	refused := FromError(refusal(codes.ResourceExhausted, ErrOverloaded, nil, time.Minute))
+	worker.abandon(c, now, true, refused)
+	for _, d := range worker.work.bySeq {
+		if wait := d.outcome.notBefore.Sub(now); wait < time.Minute {
+			t.Errorf("%s is sent again after %s", d.id, wait)
+		}
+	}
+	worker.collectDue(now.Add(59 * time.Second))
+	if taken := worker.takeOutcomes(c); len(taken) != 0 {
+		t.Errorf("%d outcomes are sent too soon", len(taken))
+	}
+	worker.collectDue(now.Add(61 * time.Second))
+	if taken := worker.takeOutcomes(c); len(taken) != 2 {
+		t.Errorf("%d outcomes are sent again", len(taken))
+	}
+}
+
 func TestTheFirstHeartbeatComesBeforeTheLeaseEnds(t *testing.T) {
 	now := time.Now()
 	for left, want := range map[time.Duration]time.Duration{
