@@ -166,7 +166,11 @@ func (w *Worker) takeBeats(c *carrier, now time.Time) []*rdqv1.WorkHeartbeat {
 		c.beats[l.lastSeq] = beat{delivery: d, version: version, sent: now}
 		taken = append(taken, &rdqv1.WorkHeartbeat{Seq: l.lastSeq, Extend: extend})
 		bytes += len(progress) + 1<<10
-		d.nextBeat = now.Add(d.lease.beatAgainAfter()) // unless it is answered before
+		again := d.lease.beatAgainAfter()
+		if d.outcome != nil {
+			again = min(again, callBackoff.limit) // an outcome waits for it
+		}
+		d.nextBeat = now.Add(again) // unless it is answered before
 		w.due(d.nextBeat)
 	}
 	return taken
@@ -338,6 +342,9 @@ func (w *Worker) beatAnswered(c *carrier, seq int64, result *rdqv1.ExtendLeaseRe
 		w.release(d)
 	default:
 		w.log.Warn("rdq: a lease was not extended", "task_id", d.id, "error", refusal)
+		if d.outcome != nil && d.outcome.isHeld {
+			w.beatAgain(d, now, 0)
+		}
 	}
 }
 
