@@ -31,6 +31,7 @@ type ledger struct {
 
 	beats  []*delivery // whose heartbeats are due
 	outbox []*delivery // whose outcomes are to be sent
+	alone  []*delivery // whose outcomes are to be sent each by a call of its own
 	// nextDue is when the next heartbeat, or an outcome that was put off, is due, or sooner; zero if none.
 	nextDue time.Time
 
@@ -73,6 +74,7 @@ type outcome struct {
 	isHeld     bool // until the progress is stored
 	isQueued   bool
 	wasSent    bool     // its answer may have been lost
+	isAlone    bool     // a request was refused for what it had in it, which may have been another outcome
 	carrier    *carrier // on which it is under way
 	failures   int
 	notBefore  time.Time
@@ -207,7 +209,11 @@ func (w *Worker) decide(d *delivery, resolution *rdqv1.Resolution) {
 func (w *Worker) queueOutcome(d *delivery) {
 	if !d.outcome.isQueued && !d.outcome.isDone && d.outcome.carrier == nil {
 		d.outcome.isQueued, d.outcome.notBefore = true, time.Time{}
-		w.work.outbox = append(w.work.outbox, d)
+		if d.outcome.isAlone {
+			w.work.alone = append(w.work.alone, d)
+		} else {
+			w.work.outbox = append(w.work.outbox, d)
+		}
 	}
 }
 

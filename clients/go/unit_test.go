@@ -294,6 +294,20 @@ func TestOutcomesWaitAsLongAsTheServerAsks(t *testing.T) {
 	}
 }
 
+func TestOutcomesGoAloneAfterARequestWasRefusedForItsContent(t *testing.T) {
+	for reason, alone := range map[Reason]int{
+		ErrInvalidArgument: 3, ErrMessageTooLarge: 3, ErrPayloadTooLarge: 3, ErrInternal: 0, ErrOverloaded: 0,
+	} {
+		now := time.Now()
+		worker, c := outcomesUnderWay(3)
+		worker.abandon(c, now, true, FromError(refusal(codes.InvalidArgument, reason, nil, 0)))
+		worker.collectDue(now.Add(time.Second))
+		if got := len(worker.work.alone); got != alone || len(worker.work.outbox) != 3-alone {
+			t.Errorf("after %s %d outcomes go alone, %d together", reason, got, len(worker.work.outbox))
+		}
+	}
+}
+
 func TestTheFirstHeartbeatComesBeforeTheLeaseEnds(t *testing.T) {
 	now := time.Now()
 	for left, want := range map[time.Duration]time.Duration{
