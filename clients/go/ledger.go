@@ -37,6 +37,8 @@ type ledger struct {
 
 	session       *session         // the Work stream that takes messages, nil if there is none
 	leave         func()           // ends a stream that has no other way to be left, nil if there is none
+	abort         func()           // ends the stream that was opened last, nil if there was none
+	linger        *time.Timer      // calls abort, nil until a draining worker has nothing left
 	unaryCalls    map[callKind]int // under way
 	unaryFailures int              // in a row
 }
@@ -265,6 +267,7 @@ func (w *Worker) forget(d *delivery) {
 	if l.byID[d.id] == d {
 		delete(l.byID, d.id)
 	}
+	w.lingerIfDone()
 }
 
 // startDraining stops the claiming and gives back what waits.
@@ -273,6 +276,26 @@ func (w *Worker) startDraining() {
 	if w.work.leave != nil {
 		w.work.leave()
 	}
+	w.lingerIfDone()
+}
+
+// lingerIfDone gives the server a moment to end the stream of a draining worker that has nothing left. A server that
+// cannot be reached does not end it.
+func (w *Worker) lingerIfDone() {
+	l := &w.work
+	if !l.draining || !l.receiving || len(l.bySeq) > 0 {
+		return
+	}
+	if l.linger != nil {
+		l.linger.Stop()
+	}
+	l.linger = time.AfterFunc(lingerMax, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(l.bySeq) == 0 && l.abort != nil {
+			l.abort()
+		}
+	})
 }
 
 // stopRunning stops every handler, at the end of the grace.

@@ -94,7 +94,7 @@ func (w *Worker) isDraining() bool {
 func (w *Worker) mayOpen(leave func()) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.work.leave = leave
+	w.work.leave, w.work.abort = leave, leave
 	return !w.work.draining
 }
 

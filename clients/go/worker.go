@@ -14,9 +14,11 @@ import (
 const (
 	defaultConcurrency = 10
 	defaultGrace       = 30 * time.Second
-	// afterGrace is how long a stop waits, after the grace, for handlers to return and outcomes to be answered; before
-	// its last second, claims of handlers that do not return are given back all the same.
-	afterGrace, handBackWithin = 5 * time.Second, 4 * time.Second
+	// afterGrace is how long a stop waits, after the grace, for handlers to return and outcomes to be answered; after
+	// its first second, claims of handlers that do not return are given back all the same.
+	afterGrace, handBackWithin = 5 * time.Second, time.Second
+	// lingerMax is how long a stop that has nothing else to wait for waits for the server to end the stream.
+	lingerMax = time.Second
 )
 
 // A ReceiveMode says how a worker receives claims.
