@@ -308,6 +308,34 @@ func TestOutcomesGoAloneAfterARequestWasRefusedForItsContent(t *testing.T) {
 	}
 }
 
+func TestAWorkerThatCannotWorkSaysSoAtOnce(t *testing.T) {
+	handler := func(context.Context, *Claim) ([]byte, error) { return nil, nil }
+	for _, concurrency := range []int{-1, 10_001} {
+		options := WorkerOptions{Queues: []string{"q"}, Concurrency: concurrency}
+		worker := NewWorker(NewClientFromConn(nil, ClientOptions{}), options)
+		worker.Handle("h", handler)
+		if err := worker.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "concurrency") {
+			t.Errorf("with a concurrency of %d the error is %v", concurrency, err)
+		}
+	}
+	worker := NewWorker(nil, WorkerOptions{})
+	worker.Handle("h", handler)
+	worker.HandleVersion("h", "2", handler)
+	for _, again := range []func(){
+		func() { worker.Handle("h", handler) },
+		func() { worker.HandleVersion("h", "2", handler) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("a second handler takes the place of the first")
+				}
+			}()
+			again()
+		}()
+	}
+}
+
 func TestTheFirstHeartbeatComesBeforeTheLeaseEnds(t *testing.T) {
 	now := time.Now()
 	for left, want := range map[time.Duration]time.Duration{
