@@ -177,9 +177,9 @@ func TestDrainOfAnIdleWorkerInABlackHole(t *testing.T) {
 
 	stopped := make(chan error, 1)
 	go func() { stopped <- worker.stop() }()
-	// Sooner than a silent stream is dropped.
+	// Sooner than a silent connection is dropped.
 	for waited := new(patience); len(stopped) == 0; waited.step(10 * time.Millisecond) {
-		if time.Duration(*waited) > 20*time.Second {
+		if time.Duration(*waited) > 8*time.Second {
 			t.Fatal("the stop waits for a stream that nothing comes by")
 		}
 	}
