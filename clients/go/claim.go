@@ -123,19 +123,26 @@ func (l lease) margin() time.Duration {
 // allButGone reports whether it is too late to start a handler.
 func (l lease) allButGone(now time.Time) bool { return l.ends.Sub(now) < l.margin() }
 
+// firstBeat is the time of the first heartbeat: when a third of the lease is spent, of which the way here and the wait
+// for a free handler took their part.
+func (l lease) firstBeat(now time.Time) time.Time {
+	if at := l.ends.Add(l.beatAfter() - l.length); at.After(now) {
+		return at
+	}
+	return now
+}
+
 // beatAfter is the time from a heartbeat that was answered to the next one.
 func (l lease) beatAfter() time.Duration { return l.length / 3 }
 
 // beatAgainAfter is the time from a heartbeat that was not answered to the next one.
 func (l lease) beatAgainAfter() time.Duration { return max(l.length/10, time.Millisecond) }
 
-// timeoutAfter is how much of an execution timeout is left when the claim arrives. The server lets no lease outlast the
-// timeout, and hands the task out again at that very moment. So a handler is stopped a little sooner, by a fifth of the
-// timeout but never more than a second: else the failure would come when the claim is somebody else's.
-func (l lease) timeoutAfter(timeout, remaining time.Duration) time.Duration {
-	left := timeout - (l.length - remaining)
-	if l.length <= timeout {
-		left -= min(timeout/5, time.Second)
-	}
-	return max(left, 0)
+// stopAt is when a handler is stopped that has an execution timeout, before its lease was extended for the first time.
+// The server lets no lease outlast the timeout, which counts from the claim, and hands the task out again at that very
+// moment. So a handler is stopped a little sooner, by a tenth of the timeout but never more than a second: else the
+// failure would come when the claim is somebody else's.
+func (l lease) stopAt(timeout time.Duration) time.Time {
+	claimed := l.ends.Add(-l.length)
+	return claimed.Add(timeout - min(timeout/10, time.Second))
 }

@@ -61,6 +61,8 @@ func (w *Worker) dispatchOnce(ctx context.Context) bool {
 	w.startWaiting(ctx, now)
 	w.collectDue(now)
 	w.checkDrained()
+	for w.beginResolveAlone(ctx) {
+	}
 	if s := w.work.session; s != nil {
 		message, isLast := w.compose(s, now)
 		if isLast {
@@ -166,7 +168,11 @@ func (w *Worker) takeBeats(c *carrier, now time.Time) []*rdqv1.WorkHeartbeat {
 		c.beats[l.lastSeq] = beat{delivery: d, version: version, sent: now}
 		taken = append(taken, &rdqv1.WorkHeartbeat{Seq: l.lastSeq, Extend: extend})
 		bytes += len(progress) + 1<<10
-		d.nextBeat = now.Add(d.lease.beatAgainAfter()) // unless it is answered before
+		again := d.lease.beatAgainAfter()
+		if d.outcome != nil {
+			again = min(again, callBackoff.limit) // an outcome waits for it
+		}
+		d.nextBeat = now.Add(again) // unless it is answered before
 		w.due(d.nextBeat)
 	}
 	return taken
@@ -183,12 +189,17 @@ func (w *Worker) takeOutcomes(c *carrier) []*rdqv1.WorkOutcome {
 			break
 		}
 		l.outbox = l.outbox[1:]
-		d.outcome.isQueued, d.outcome.carrier = false, c
-		c.outcomes[d.seq] = d
 		bytes += d.outcome.size
-		taken = append(taken, &rdqv1.WorkOutcome{Seq: d.seq, Resolution: d.outcome.resolution})
+		taken = append(taken, c.carry(d))
 	}
 	return taken
+}
+
+// carry puts one outcome on a carrier.
+func (c *carrier) carry(d *delivery) *rdqv1.WorkOutcome {
+	d.outcome.isQueued, d.outcome.carrier = false, c
+	c.outcomes[d.seq] = d
+	return &rdqv1.WorkOutcome{Seq: d.seq, Resolution: d.outcome.resolution}
 }
 
 // beginExtend sends heartbeats by a call of its own, and reports whether there were any.
@@ -224,7 +235,25 @@ func (w *Worker) beginResolve(ctx context.Context, _ time.Time) bool {
 		return false
 	}
 	c := newCarrier()
-	outcomes := w.takeOutcomes(c)
+	w.resolve(ctx, c, w.takeOutcomes(c))
+	return true
+}
+
+// beginResolveAlone sends one of the outcomes that go alone, and reports whether there was one.
+func (w *Worker) beginResolveAlone(ctx context.Context) bool {
+	l := &w.work
+	if len(l.alone) == 0 || l.unaryCalls[resolveCalls] >= unaryCallsMax {
+		return false
+	}
+	d := l.alone[0]
+	l.alone = l.alone[1:]
+	c := newCarrier()
+	w.resolve(ctx, c, []*rdqv1.WorkOutcome{c.carry(d)})
+	return true
+}
+
+// resolve sends the outcomes of a carrier by a call.
+func (w *Worker) resolve(ctx context.Context, c *carrier, outcomes []*rdqv1.WorkOutcome) {
 	request := &rdqv1.ResolveBatchRequest{}
 	for _, outcome := range outcomes {
 		request.Resolutions = append(request.Resolutions, outcome.GetResolution())
@@ -239,7 +268,6 @@ func (w *Worker) beginResolve(ctx context.Context, _ time.Time) bool {
 			}
 		}, err
 	})
-	return true
 }
 
 // unary makes one try of a call; what it leaves unanswered is sent again.
@@ -251,13 +279,14 @@ func (w *Worker) unary(ctx context.Context, c *carrier, kind callKind, try func(
 		answered, err := try(ctx)
 		w.mu.Lock()
 		w.work.unaryCalls[kind]--
-		if err != nil {
-			w.unaryFailed(FromError(err))
+		failure := FromError(err)
+		if failure != nil {
+			w.unaryFailed(failure)
 		} else {
 			w.work.unaryFailures = 0
 			answered()
 		}
-		w.abandon(c, time.Now(), true)
+		w.abandon(c, time.Now(), true, failure)
 		w.mu.Unlock()
 		w.wake()
 	}()
@@ -275,15 +304,23 @@ func (w *Worker) unaryFailed(failure *Error) {
 }
 
 // abandon takes back what a carrier that has ended leaves unanswered, to send it again: at once after a stream, with
-// backoff after a call.
-func (w *Worker) abandon(c *carrier, now time.Time, wasCall bool) {
+// backoff after a call, and not before the time that its failure, if there was one, asks for. A failure of a whole
+// request says nothing of how a claim ends. But where it is about what the request had in it, each outcome goes alone
+// from then on, so that one that the service cannot take does not hold up the others.
+func (w *Worker) abandon(c *carrier, now time.Time, wasCall bool, failure *Error) {
+	var asked time.Duration
+	if failure != nil {
+		asked = failure.RetryAfter
+	}
+	aboutContent := isAboutContent(failure)
 	for seq, d := range c.outcomes {
 		delete(c.outcomes, seq)
 		o := d.outcome
 		o.carrier, o.wasSent = nil, true
-		if wasCall {
+		o.isAlone = o.isAlone || aboutContent
+		if wasCall || aboutContent {
 			o.failures++
-			o.notBefore = now.Add(callBackoff.wait(o.failures))
+			o.notBefore = now.Add(max(callBackoff.wait(o.failures), asked))
 			w.due(o.notBefore)
 		} else {
 			w.queueOutcome(d)
@@ -292,12 +329,23 @@ func (w *Worker) abandon(c *carrier, now time.Time, wasCall bool) {
 	for seq, beat := range c.beats {
 		delete(c.beats, seq)
 		if d := beat.delivery; d.outcome != nil && d.outcome.isHeld {
-			// It is all that the outcome waits for.
-			d.beatFailures++
-			d.nextBeat = now.Add(callBackoff.wait(d.beatFailures))
-			w.due(d.nextBeat)
+			w.beatAgain(d, now, asked)
+		} else if at := now.Add(asked); at.After(d.nextBeat) {
+			d.nextBeat = at
 		}
 	}
+}
+
+// isAboutContent reports whether a request was refused for what it had in it.
+func isAboutContent(e *Error) bool {
+	return e != nil && (e.Reason == ErrInvalidArgument || e.Reason == ErrMessageTooLarge || e.Reason == ErrPayloadTooLarge)
+}
+
+// beatAgain puts off the heartbeat that an outcome waits for.
+func (w *Worker) beatAgain(d *delivery, now time.Time, asked time.Duration) {
+	d.beatFailures++
+	d.nextBeat = now.Add(max(callBackoff.wait(d.beatFailures), asked))
+	w.due(d.nextBeat)
 }
 
 // beatAnswered takes the answer to a heartbeat.
@@ -327,6 +375,9 @@ func (w *Worker) beatAnswered(c *carrier, seq int64, result *rdqv1.ExtendLeaseRe
 		w.release(d)
 	default:
 		w.log.Warn("rdq: a lease was not extended", "task_id", d.id, "error", refusal)
+		if d.outcome != nil && d.outcome.isHeld {
+			w.beatAgain(d, now, 0)
+		}
 	}
 }
 

@@ -17,9 +17,16 @@ var errGoexit = WithType(TypePanic, errors.New("the handler called runtime.Goexi
 func (w *Worker) handle(ctx context.Context, d *delivery) {
 	result, err := []byte(nil), errGoexit
 	// Deferred, for a handler that calls runtime.Goexit comes no further than here.
-	defer func() { w.returned(d, result, err) }()
 	ctx, span := startSpan(ctx, d.claim)
-	defer span.End()
+	defer func() {
+		resolution := w.resolutionOf(d, result, err)
+		if failure := failureOf(resolution); failure != nil {
+			// Not with the message, which may quote the payload.
+			span.SetStatus(codes.Error, failure.GetType())
+		}
+		span.End()
+		w.returned(d, resolution)
+	}()
 	result, err = run(ctx, d.handler, d.claim)
 	if w.options.MapOutcome != nil {
 		mapped := func(ctx context.Context, claim *Claim) ([]byte, error) {
@@ -27,9 +34,31 @@ func (w *Worker) handle(ctx context.Context, d *delivery) {
 		}
 		result, err = run(ctx, mapped, d.claim)
 	}
-	if err != nil {
-		span.SetStatus(codes.Error, errorType(err))
+}
+
+// resolutionOf is how a claim ends whose handler returned, nil if it is lost.
+func (w *Worker) resolutionOf(d *delivery, result []byte, err error) *rdqv1.Resolution {
+	resolution := resolutionOf(d.id, d.token, result, err, d.handler)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case d.isLost:
+		return nil
+	case d.outcome != nil:
+		return d.outcome.resolution // decided before, for instance by a timeout
+	case d.isStopped && err != nil:
+		return releaseResolution(d.id, d.token, 0)
+	default:
+		return resolution
 	}
+}
+
+// failureOf is the error of a failure or a dead letter, nil of all else.
+func failureOf(resolution *rdqv1.Resolution) *rdqv1.AttemptError {
+	if letter := resolution.GetDeadLetter(); letter != nil {
+		return letter.GetAttempt().GetError()
+	}
+	return resolution.GetFail().GetAttempt().GetError()
 }
 
 // run calls a handler and makes an error of its panic.
@@ -43,18 +72,14 @@ func run(ctx context.Context, handler Handler, claim *Claim) (result []byte, err
 }
 
 // returned notes that a handler has ended.
-func (w *Worker) returned(d *delivery, result []byte, err error) {
-	resolution := resolutionOf(d.id, d.token, result, err, d.handler)
+func (w *Worker) returned(d *delivery, resolution *rdqv1.Resolution) {
 	w.mu.Lock()
 	d.isRunning = false
 	w.work.running--
 	if d.timeout != nil {
 		d.timeout.Stop()
 	}
-	if d.isStopped && err != nil {
-		resolution = releaseResolution(d.id, d.token, 0)
-	}
-	if d.isLost || (d.outcome != nil && d.outcome.isDone) {
+	if d.isLost || resolution == nil || (d.outcome != nil && d.outcome.isDone) {
 		w.forget(d)
 	} else {
 		w.decide(d, resolution)

@@ -31,11 +31,14 @@ type ledger struct {
 
 	beats  []*delivery // whose heartbeats are due
 	outbox []*delivery // whose outcomes are to be sent
+	alone  []*delivery // whose outcomes are to be sent each by a call of its own
 	// nextDue is when the next heartbeat, or an outcome that was put off, is due, or sooner; zero if none.
 	nextDue time.Time
 
 	session       *session         // the Work stream that takes messages, nil if there is none
 	leave         func()           // ends a stream that has no other way to be left, nil if there is none
+	abort         func()           // ends the stream that was opened last, nil if there was none
+	linger        *time.Timer      // calls abort, nil until a draining worker has nothing left
 	unaryCalls    map[callKind]int // under way
 	unaryFailures int              // in a row
 }
@@ -73,6 +76,7 @@ type outcome struct {
 	isHeld     bool // until the progress is stored
 	isQueued   bool
 	wasSent    bool     // its answer may have been lost
+	isAlone    bool     // a request was refused for what it had in it, which may have been another outcome
 	carrier    *carrier // on which it is under way
 	failures   int
 	notBefore  time.Time
@@ -154,11 +158,10 @@ func (w *Worker) begin(ctx context.Context, d *delivery, now time.Time) {
 	handling, d.stop = context.WithCancelCause(ctx)
 	d.isRunning = true
 	w.work.running++
-	d.nextBeat = now.Add(d.lease.beatAfter())
+	d.nextBeat = d.lease.firstBeat(now)
 	w.due(d.nextBeat)
 	if timeout := d.proto.GetExecutionTimeout(); timeout != nil {
-		left := d.lease.timeoutAfter(timeout.AsDuration(), d.proto.GetLeaseRemaining().AsDuration())
-		d.timeout = time.AfterFunc(left, func() { w.timedOut(d) })
+		d.timeout = time.AfterFunc(d.lease.stopAt(timeout.AsDuration()).Sub(now), func() { w.timedOut(d) })
 	}
 	go w.handle(handling, d)
 }
@@ -208,7 +211,11 @@ func (w *Worker) decide(d *delivery, resolution *rdqv1.Resolution) {
 func (w *Worker) queueOutcome(d *delivery) {
 	if !d.outcome.isQueued && !d.outcome.isDone && d.outcome.carrier == nil {
 		d.outcome.isQueued, d.outcome.notBefore = true, time.Time{}
-		w.work.outbox = append(w.work.outbox, d)
+		if d.outcome.isAlone {
+			w.work.alone = append(w.work.alone, d)
+		} else {
+			w.work.outbox = append(w.work.outbox, d)
+		}
 	}
 }
 
@@ -260,6 +267,7 @@ func (w *Worker) forget(d *delivery) {
 	if l.byID[d.id] == d {
 		delete(l.byID, d.id)
 	}
+	w.lingerIfDone()
 }
 
 // startDraining stops the claiming and gives back what waits.
@@ -268,6 +276,26 @@ func (w *Worker) startDraining() {
 	if w.work.leave != nil {
 		w.work.leave()
 	}
+	w.lingerIfDone()
+}
+
+// lingerIfDone gives the server a moment to end the stream of a draining worker that has nothing left. A server that
+// cannot be reached does not end it.
+func (w *Worker) lingerIfDone() {
+	l := &w.work
+	if !l.draining || !l.receiving || len(l.bySeq) > 0 {
+		return
+	}
+	if l.linger != nil {
+		l.linger.Stop()
+	}
+	l.linger = time.AfterFunc(lingerMax, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(l.bySeq) == 0 && l.abort != nil {
+			l.abort()
+		}
+	})
 }
 
 // stopRunning stops every handler, at the end of the grace.

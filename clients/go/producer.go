@@ -6,6 +6,7 @@ import (
 	"iter"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
@@ -54,6 +55,9 @@ func (c *Client) Enqueue(ctx context.Context, task NewTask) (Admission, error) {
 // EnqueueMany admits many tasks, in requests of at most 1,000 tasks and 3 MiB, one after the other. It answers for each
 // task, in order. One that is refused does not hold back the others; the error is nil if every task was admitted, and
 // an [*EnqueueManyError] otherwise.
+//
+// [ClientOptions].Deadline bounds each request, with the repetitions of what was refused for the moment. A server that
+// stays out of reach for so long ends the call: that error is the answer for all tasks that are left.
 func (c *Client) EnqueueMany(ctx context.Context, tasks []NewTask) ([]EnqueueResult, error) {
 	results := make([]EnqueueResult, len(tasks))
 	messages := make([]*rdqv1.Task, 0, len(tasks))
@@ -68,36 +72,83 @@ func (c *Client) EnqueueMany(ctx context.Context, tasks []NewTask) ([]EnqueueRes
 		messages, places = append(messages, message), append(places, i)
 	}
 	for batch := range batches(messages, batchTasksMax, batchBytesMax) {
-		for i, result := range c.enqueueBatch(ctx, batch) {
+		answers, gone := c.enqueueBatch(ctx, batch)
+		for i, result := range answers {
 			results[places[i]] = result
 		}
 		places = places[len(batch):]
+		if gone != nil {
+			for _, place := range places {
+				results[place].Err = gone
+			}
+			break
+		}
 	}
 	return results, enqueueManyError(results)
 }
 
-func (c *Client) enqueueBatch(ctx context.Context, batch []*rdqv1.Task) []EnqueueResult {
-	results := make([]EnqueueResult, len(batch))
-	response, err := call(ctx, c, c.tasks.EnqueueBatch, &rdqv1.EnqueueBatchRequest{Tasks: batch})
-	if err == nil && len(response.GetResults()) != len(batch) {
-		err = malformed(fmt.Sprintf("%d results for %d tasks", len(response.GetResults()), len(batch)))
-	}
+// enqueueBatch admits the tasks of one request, and repeats those that were refused for the moment. The error is not nil
+// if the next request need not be tried: the server stays out of reach, or the caller's context ended.
+func (c *Client) enqueueBatch(ctx context.Context, batch []*rdqv1.Task) ([]EnqueueResult, *Error) {
+	results, pending := make([]EnqueueResult, len(batch)), make([]int, len(batch))
 	for i, task := range batch {
-		results[i].ID = task.GetId()
+		results[i].ID, pending[i] = task.GetId(), i
+	}
+	tasks, isWhole := batch, true
+	failure := c.retry(ctx, func(ctx context.Context) error {
+		isWhole = true
+		response, err := c.tasks.EnqueueBatch(ctx, &rdqv1.EnqueueBatchRequest{Tasks: tasks})
 		if err != nil {
-			results[i].Err = err
-			continue
+			return err
 		}
-		switch result := response.GetResults()[i]; {
-		case result.GetEnqueued() != nil:
-			results[i].Admission = admissionOf(result.GetEnqueued())
-		case result.GetError() != nil:
-			results[i].Err = itemError(result.GetError())
-		default:
-			results[i].Err = malformed("a result without an outcome")
+		if len(response.GetResults()) != len(tasks) {
+			return malformed(fmt.Sprintf("%d results for %d tasks", len(response.GetResults()), len(tasks)))
+		}
+		isWhole = false
+		var again []int
+		tasks = nil
+		for i, result := range response.GetResults() {
+			place := pending[i]
+			admission, refusal := enqueued(result)
+			if refusal == nil {
+				results[place] = EnqueueResult{Admission: admission}
+				continue
+			}
+			results[place].Err = refusal
+			if repeatable(refusal) {
+				again, tasks, err = append(again, place), append(tasks, batch[place]), refusal
+			}
+		}
+		pending = again
+		return err
+	})
+	if failure == nil {
+		return results, nil
+	}
+	for _, place := range pending {
+		if isWhole || ctx.Err() != nil || results[place].Err == nil {
+			results[place].Err = failure
 		}
 	}
-	return results
+	refusal := FromError(failure)
+	switch {
+	case ctx.Err() != nil, isWhole && refusal.Retryable(), refusal.Code == codes.Unavailable && len(pending) == len(batch):
+		return results, refusal
+	default:
+		return results, nil
+	}
+}
+
+// enqueued is the answer for one task of a batch.
+func enqueued(result *rdqv1.EnqueueResult) (Admission, *Error) {
+	switch {
+	case result.GetEnqueued() != nil:
+		return admissionOf(result.GetEnqueued()), nil
+	case result.GetError() != nil:
+		return Admission{}, itemError(result.GetError())
+	default:
+		return Admission{}, malformed("a result without an outcome")
+	}
 }
 
 // admissible makes the message of a task, with an id and with the caller's trace.

@@ -73,7 +73,7 @@ func (w *Worker) receive(ctx context.Context) {
 			failures = 0
 		}
 		failures++
-		wait := connectBackoff.wait(failures)
+		wait := max(connectBackoff.wait(failures), FromError(err).RetryAfter)
 		w.log.Warn("rdq: a stream of claims ended, connecting again", "worker_id", w.ID(), "error", err, "wait", wait)
 		select {
 		case <-time.After(wait):
@@ -94,7 +94,7 @@ func (w *Worker) isDraining() bool {
 func (w *Worker) mayOpen(leave func()) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.work.leave = leave
+	w.work.leave, w.work.abort = leave, leave
 	return !w.work.draining
 }
 
@@ -121,7 +121,7 @@ func (w *Worker) openWork(ctx context.Context) (received bool, err error) {
 		if w.work.session == s {
 			w.work.session = nil
 		}
-		w.abandon(s.carrier, time.Now(), false)
+		w.abandon(s.carrier, time.Now(), false, FromError(err))
 		w.mu.Unlock()
 		w.wake()
 	}()

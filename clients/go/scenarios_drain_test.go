@@ -8,10 +8,14 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+
 	rdq "github.com/rdq-project/rdq/clients/go"
+	rdqv1 "github.com/rdq-project/rdq/clients/go/gen/rdq/v1"
 )
 
 // said is a logger, and a channel that is closed once it said a text.
@@ -158,6 +162,78 @@ func TestDrainOfAnIdleWorker(t *testing.T) {
 
 	f.server.kill()
 	f.must(f.work(rdq.WorkerOptions{Grace: limit}, idle).stop())
+}
+
+func TestDrainOfAnIdleWorkerInABlackHole(t *testing.T) {
+	f := start(t)
+	between := startProxy(t, f.server.address())
+	client := newClient(t, between.address())
+	worker := f.workWith(client, rdq.WorkerOptions{Grace: limit}, func(worker *rdq.Worker) {
+		worker.Handle("h", func(context.Context, *rdq.Claim) ([]byte, error) { return nil, nil })
+	})
+	f.ends(f.enqueue(rdq.NewTask{}), rdq.StatusSucceeded)
+	f.until("the outcome is answered", func() bool { return f.stats("q").InFlight == 0 })
+	between.hold(true, true)
+
+	stopped := make(chan error, 1)
+	go func() { stopped <- worker.stop() }()
+	// Sooner than a silent connection is dropped.
+	for waited := new(patience); len(stopped) == 0; waited.step(10 * time.Millisecond) {
+		if time.Duration(*waited) > 8*time.Second {
+			t.Fatal("the stop waits for a stream that nothing comes by")
+		}
+	}
+	f.must(<-stopped)
+}
+
+func TestServerDrains(t *testing.T) {
+	f := start(t)
+	id := f.enqueue(rdq.NewTask{})
+	once, draining := new(sync.Once), make(chan struct{})
+	client := newClientWith(t, f.server.address(), rdq.ClientOptions{DialOptions: []grpc.DialOption{
+		grpc.WithStreamInterceptor(func(
+			ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, streamer grpc.Streamer,
+			options ...grpc.CallOption,
+		) (grpc.ClientStream, error) {
+			stream, err := streamer(ctx, desc, conn, method, options...)
+			return &drainWatcher{ClientStream: stream, once: once, draining: draining}, err
+		}),
+	}})
+	starts, finish := make(chan struct{}, 1), make(chan struct{})
+	worker := f.workWith(client, rdq.WorkerOptions{Grace: limit}, func(worker *rdq.Worker) {
+		worker.Handle("h", func(ctx context.Context, _ *rdq.Claim) ([]byte, error) {
+			starts <- struct{}{}
+			<-finish
+			return []byte("kept"), context.Cause(ctx)
+		})
+	})
+	receive(f, "the handler starts", starts)
+
+	f.must(f.server.process.Process.Signal(syscall.SIGTERM))
+	receive(f, "the worker is told", draining)
+	close(finish)
+	receive(f, "the server, that waited for the outcome, ends", f.server.exited)
+	f.must(worker.stop()) // the outcome is answered
+	f.server.restart()
+	task := f.get(id)
+	if task.Status != rdq.StatusSucceeded || string(task.Result) != "kept" || len(task.Attempts) != 1 {
+		t.Errorf("the task is %s with %q after %+v", task.Status, task.Result, task.Attempts)
+	}
+}
+
+// A drainWatcher tells when the server says by a stream that it drains.
+type drainWatcher struct {
+	grpc.ClientStream
+	once     *sync.Once
+	draining chan struct{} // closed then
+}
+
+func (w *drainWatcher) RecvMsg(message any) error {
+	err := w.ClientStream.RecvMsg(message)
+	if response, ok := message.(*rdqv1.WorkResponse); ok && err == nil && response.GetDraining() {
+		w.once.Do(func() { close(w.draining) })
+	}
+	return err
 }
 
 func TestServerRestart(t *testing.T) {

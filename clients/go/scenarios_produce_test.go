@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	rdq "github.com/rdq-project/rdq/clients/go"
@@ -154,6 +157,98 @@ func TestEnqueueManyMixed(t *testing.T) {
 	}
 	if pending := f.stats("q").Pending; pending != int64(len(tasks)-len(wants)) {
 		t.Errorf("%d tasks are there", pending)
+	}
+}
+
+// batchCalls is a client whose EnqueueBatch calls go through around.
+func batchCalls(
+	t *testing.T, target string, deadline time.Duration,
+	around func(request *rdqv1.EnqueueBatchRequest, response *rdqv1.EnqueueBatchResponse, invoke func() error) error,
+) *rdq.Client {
+	t.Helper()
+	intercept := func(
+		ctx context.Context, method string, request, response any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
+		options ...grpc.CallOption,
+	) error {
+		call := func() error { return invoke(ctx, method, request, response, conn, options...) }
+		if batch, ok := request.(*rdqv1.EnqueueBatchRequest); ok {
+			return around(batch, response.(*rdqv1.EnqueueBatchResponse), call)
+		}
+		return call()
+	}
+	return newClientWith(t, target, rdq.ClientOptions{
+		Deadline: deadline, DialOptions: []grpc.DialOption{grpc.WithUnaryInterceptor(intercept)},
+	})
+}
+
+func TestEnqueueManyRepeatsWhatWasRefusedForTheMoment(t *testing.T) {
+	f := start(t)
+	var requests [][]string
+	client := batchCalls(t, f.server.address(), 0, func(
+		request *rdqv1.EnqueueBatchRequest, response *rdqv1.EnqueueBatchResponse, invoke func() error,
+	) error {
+		var ids []string
+		for _, task := range request.GetTasks() {
+			ids = append(ids, task.GetId())
+		}
+		requests = append(requests, ids)
+		err := invoke()
+		if err == nil && len(requests) == 1 {
+			for i, refusal := range map[int]*rdqv1.ItemError{
+				1: {Code: int32(codes.Unavailable), Reason: rdqv1.ErrorReason_ERROR_REASON_STORAGE_UNAVAILABLE},
+				2: {Code: int32(codes.Aborted), Reason: rdqv1.ErrorReason_ERROR_REASON_CONTENTION},
+				4: {Code: int32(codes.ResourceExhausted), Reason: rdqv1.ErrorReason_ERROR_REASON_OVERLOADED},
+			} {
+				response.Results[i] = &rdqv1.EnqueueResult{Outcome: &rdqv1.EnqueueResult_Error{Error: refusal}}
+			}
+		}
+		return err
+	})
+	tasks := make([]rdq.NewTask, 5)
+	for i := range tasks {
+		tasks[i] = rdq.NewTask{Queue: "q", HandlerRef: "h", ID: fmt.Sprint("t-", i)}
+	}
+	tasks[3].HandlerRef = " "
+	results, _ := client.EnqueueMany(f.ctx, tasks)
+
+	want := [][]string{{"t-0", "t-1", "t-2", "t-3", "t-4"}, {"t-1", "t-2", "t-4"}}
+	if !slices.EqualFunc(requests, want, slices.Equal) {
+		t.Errorf("the requests had %v", requests)
+	}
+	for i, result := range results {
+		if result.ID != tasks[i].ID || (i == 3) != errors.Is(result.Err, rdq.ErrInvalidName) || (i != 3 && result.Err != nil) {
+			t.Errorf("result %d is %+v", i, result)
+		}
+	}
+}
+
+func TestEnqueueManyEndsWithAServerOutOfReach(t *testing.T) {
+	t.Parallel()
+	firsts := map[string]bool{}
+	client := batchCalls(t, fmt.Sprintf("127.0.0.1:%d", freePort()), 300*time.Millisecond, func(
+		request *rdqv1.EnqueueBatchRequest, _ *rdqv1.EnqueueBatchResponse, invoke func() error,
+	) error {
+		firsts[request.GetTasks()[0].GetId()] = true
+		return invoke()
+	})
+	tasks := make([]rdq.NewTask, 2_500)
+	for i := range tasks {
+		tasks[i] = rdq.NewTask{Queue: "q", HandlerRef: "h", ID: fmt.Sprint("t-", i)}
+	}
+	results, err := client.EnqueueMany(t.Context(), tasks)
+
+	var many *rdq.EnqueueManyError
+	if !errors.As(err, &many) || len(many.Failures) != len(tasks) {
+		t.Errorf("the error is %v", err)
+	}
+	for i, result := range results {
+		var failure *rdq.Error
+		if result.ID != tasks[i].ID || !errors.As(result.Err, &failure) || !failure.Retryable() {
+			t.Fatalf("result %d is %+v", i, result)
+		}
+	}
+	if len(firsts) != 1 {
+		t.Errorf("%d requests were tried", len(firsts))
 	}
 }
 

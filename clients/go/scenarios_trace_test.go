@@ -5,9 +5,11 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
@@ -32,6 +34,7 @@ func TestTraceContext(t *testing.T) {
 		{Queue: "q", HandlerRef: "h", ID: "traced", Headers: map[string]string{"mine": "kept"}},
 		{Queue: "q", HandlerRef: "h", ID: "by hand", Headers: set},
 		{Queue: "q", HandlerRef: "h", ID: "failing"},
+		{Queue: "q", HandlerRef: "h", ID: "snoozing"},
 	}
 	_, err = f.client.EnqueueMany(ctx, tasks)
 	f.must(err)
@@ -39,16 +42,19 @@ func TestTraceContext(t *testing.T) {
 	_, err = f.client.Enqueue(f.ctx, rdq.NewTask{Queue: "q", HandlerRef: "h", ID: "untraced"})
 	f.must(err)
 
-	handled := make(chan trace.SpanContext, 4)
+	handled := make(chan trace.SpanContext, 5)
 	worker := f.work(rdq.WorkerOptions{Concurrency: 1}, func(ctx context.Context, claim *rdq.Claim) ([]byte, error) {
 		handled <- trace.SpanContextFromContext(ctx)
-		if claim.ID == "failing" {
+		switch claim.ID {
+		case "failing":
 			return nil, rdq.Permanent(errors.New("not to be seen"))
+		case "snoozing":
+			return nil, rdq.Snooze(time.Hour)
 		}
 		return nil, nil
 	})
 	bySpan := map[trace.SpanID]bool{}
-	for range 4 {
+	for range 5 {
 		bySpan[receive(f, "a handler runs", handled).SpanID()] = true
 	}
 	f.must(worker.stop())
@@ -80,9 +86,12 @@ func TestTraceContext(t *testing.T) {
 		if strings.Contains(span.Status().Description, "not to be seen") {
 			t.Errorf("the status of the span has the message: %+v", span.Status())
 		}
+		if isError := span.Status().Code == codes.Error; isError != (id.AsString() == "failing") {
+			t.Errorf("the status of %s is %+v", id.AsString(), span.Status())
+		}
 	}
 	want := producing.SpanContext()
-	if len(parents) != 4 || parents["traced"].TraceID() != want.TraceID() || parents["traced"].SpanID() != want.SpanID() ||
+	if len(parents) != 5 || parents["traced"].TraceID() != want.TraceID() || parents["traced"].SpanID() != want.SpanID() ||
 		parents["by hand"].TraceID().String() != "0af7651916cd43dd8448eb211c80319c" || parents["untraced"].IsValid() {
 		t.Errorf("the parents are %v, the producer is %v", parents, want)
 	}

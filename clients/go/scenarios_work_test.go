@@ -11,7 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	rdq "github.com/rdq-project/rdq/clients/go"
+	rdqv1 "github.com/rdq-project/rdq/clients/go/gen/rdq/v1"
 )
 
 func TestHappyPath(t *testing.T) {
@@ -368,4 +374,58 @@ func TestResultTooLarge(t *testing.T) {
 		}
 	}
 	f.ends(after, rdq.StatusSucceeded)
+}
+
+// A refusal of a whole request is no word on how a claim ends.
+func TestResolveBatchRefusedAsAWhole(t *testing.T) {
+	f := start(t)
+	var ids []string
+	for i := range 10 {
+		ids = append(ids, f.enqueue(rdq.NewTask{Payload: []byte{byte(i)}}))
+	}
+	refused, err := status.New(codes.InvalidArgument, "refused").WithDetails(
+		&errdetails.ErrorInfo{Reason: "INVALID_ARGUMENT", Domain: "rdq"})
+	f.must(err)
+	var mu sync.Mutex
+	tries, together := map[string]int{}, 0
+	refuse := func(
+		ctx context.Context, method string, request, response any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
+		options ...grpc.CallOption,
+	) error {
+		if batch, ok := request.(*rdqv1.ResolveBatchRequest); ok {
+			mu.Lock()
+			isFirst := false
+			for _, resolution := range batch.GetResolutions() {
+				id := resolution.GetComplete().GetId()
+				if tries[id]++; tries[id] == 1 {
+					isFirst = true
+				} else if len(batch.GetResolutions()) > 1 {
+					together++
+				}
+			}
+			mu.Unlock()
+			if isFirst {
+				return refused.Err()
+			}
+		}
+		return invoke(ctx, method, request, response, conn, options...)
+	}
+	client := newClientWith(t, f.server.address(), rdq.ClientOptions{
+		DialOptions: []grpc.DialOption{grpc.WithUnaryInterceptor(refuse)},
+	})
+	f.workWith(client, rdq.WorkerOptions{Receive: rdq.ReceiveClaimDue}, func(worker *rdq.Worker) {
+		worker.Handle("h", func(_ context.Context, claim *rdq.Claim) ([]byte, error) { return claim.Payload, nil })
+	})
+
+	for i, id := range ids {
+		task := f.ends(id, rdq.StatusSucceeded)
+		if len(task.Attempts) != 1 || len(task.Result) != 1 || task.Result[0] != byte(i) {
+			t.Errorf("task %d has result %v after %+v", i, task.Result, task.Attempts)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(tries) != len(ids) || together != 0 {
+		t.Errorf("of %d outcomes, %d were repeated in the company of others", len(tries), together)
+	}
 }

@@ -247,11 +247,107 @@ func TestLeasesSayWhatIsLeft(t *testing.T) {
 	if late.length != time.Minute || !late.allButGone(arrived) || !late.ends.Equal(arrived.Add(time.Second)) {
 		t.Errorf("a claim that was long on its way: %+v", late)
 	}
-	if left := late.timeoutAfter(2*time.Minute, time.Second); left != time.Minute {
-		t.Errorf("of a timeout of 2 minutes %s are left", left)
+	for timeout, want := range map[time.Duration]time.Duration{
+		2 * time.Minute:  time.Minute, // of which 59 s are spent, and a second is for the failure
+		60 * time.Second: 0,
+		30 * time.Second: -30 * time.Second,
+	} {
+		if left := late.stopAt(timeout).Sub(arrived); left != want {
+			t.Errorf("of a timeout of %s %s are left, want %s", timeout, left, want)
+		}
 	}
-	if left := late.timeoutAfter(30*time.Second, time.Second); left != 0 {
-		t.Errorf("of a timeout that is over %s are left", left)
+	fresh := leaseOf(claimed(time.Second, time.Second), arrived)
+	if left := fresh.stopAt(time.Second).Sub(arrived); left != 900*time.Millisecond {
+		t.Errorf("of a timeout of a second %s are left", left)
+	}
+}
+
+// outcomesUnderWay is a worker, and a carrier that has the outcomes of so many claims.
+func outcomesUnderWay(count int) (*Worker, *carrier) {
+	worker, c := NewWorker(NewClientFromConn(nil, ClientOptions{}), WorkerOptions{}), newCarrier()
+	for seq := range int64(count) {
+		d := &delivery{seq: seq + 1, id: fmt.Sprint("t-", seq), claim: &Claim{}}
+		worker.work.bySeq[d.seq] = d
+		worker.decide(d, releaseResolution(d.id, nil, 0))
+	}
+	worker.takeOutcomes(c)
+	return worker, c
+}
+
+func TestOutcomesWaitAsLongAsTheServerAsks(t *testing.T) {
+	now := time.Now()
+	worker, c := outcomesUnderWay(2)
+	refused := FromError(refusal(codes.ResourceExhausted, ErrOverloaded, nil, time.Minute))
+	worker.abandon(c, now, true, refused)
+	for _, d := range worker.work.bySeq {
+		if wait := d.outcome.notBefore.Sub(now); wait < time.Minute {
+			t.Errorf("%s is sent again after %s", d.id, wait)
+		}
+	}
+	worker.collectDue(now.Add(59 * time.Second))
+	if taken := worker.takeOutcomes(c); len(taken) != 0 {
+		t.Errorf("%d outcomes are sent too soon", len(taken))
+	}
+	worker.collectDue(now.Add(61 * time.Second))
+	if taken := worker.takeOutcomes(c); len(taken) != 2 {
+		t.Errorf("%d outcomes are sent again", len(taken))
+	}
+}
+
+func TestOutcomesGoAloneAfterARequestWasRefusedForItsContent(t *testing.T) {
+	for reason, alone := range map[Reason]int{
+		ErrInvalidArgument: 3, ErrMessageTooLarge: 3, ErrPayloadTooLarge: 3, ErrInternal: 0, ErrOverloaded: 0,
+	} {
+		now := time.Now()
+		worker, c := outcomesUnderWay(3)
+		worker.abandon(c, now, true, FromError(refusal(codes.InvalidArgument, reason, nil, 0)))
+		worker.collectDue(now.Add(time.Second))
+		if got := len(worker.work.alone); got != alone || len(worker.work.outbox) != 3-alone {
+			t.Errorf("after %s %d outcomes go alone, %d together", reason, got, len(worker.work.outbox))
+		}
+	}
+}
+
+func TestAWorkerThatCannotWorkSaysSoAtOnce(t *testing.T) {
+	handler := func(context.Context, *Claim) ([]byte, error) { return nil, nil }
+	for _, concurrency := range []int{-1, 10_001} {
+		options := WorkerOptions{Queues: []string{"q"}, Concurrency: concurrency}
+		worker := NewWorker(NewClientFromConn(nil, ClientOptions{}), options)
+		worker.Handle("h", handler)
+		if err := worker.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "concurrency") {
+			t.Errorf("with a concurrency of %d the error is %v", concurrency, err)
+		}
+	}
+	worker := NewWorker(nil, WorkerOptions{})
+	worker.Handle("h", handler)
+	worker.HandleVersion("h", "2", handler)
+	for _, again := range []func(){
+		func() { worker.Handle("h", handler) },
+		func() { worker.HandleVersion("h", "2", handler) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("a second handler takes the place of the first")
+				}
+			}()
+			again()
+		}()
+	}
+}
+
+func TestTheFirstHeartbeatComesBeforeTheLeaseEnds(t *testing.T) {
+	now := time.Now()
+	for left, want := range map[time.Duration]time.Duration{
+		time.Minute:      20 * time.Second,
+		50 * time.Second: 10 * time.Second,
+		40 * time.Second: 0,
+		10 * time.Second: 0, // it would be over before a third of it passed
+	} {
+		lease := lease{length: time.Minute, ends: now.Add(left)}
+		if got := lease.firstBeat(now).Sub(now); got != want {
+			t.Errorf("with %s left of a minute the first heartbeat is after %s, want %s", left, got, want)
+		}
 	}
 }
 

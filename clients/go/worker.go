@@ -13,10 +13,13 @@ import (
 
 const (
 	defaultConcurrency = 10
+	concurrencyMax     = 10_000
 	defaultGrace       = 30 * time.Second
-	// afterGrace is how long a stop waits, after the grace, for handlers to return and outcomes to be answered; before
-	// its last second, claims of handlers that do not return are given back all the same.
-	afterGrace, handBackWithin = 5 * time.Second, 4 * time.Second
+	// afterGrace is how long a stop waits, after the grace, for handlers to return and outcomes to be answered; after
+	// its first second, claims of handlers that do not return are given back all the same.
+	afterGrace, handBackWithin = 5 * time.Second, time.Second
+	// lingerMax is how long a stop that has nothing else to wait for waits for the server to end the stream.
+	lingerMax = time.Second
 )
 
 // A ReceiveMode says how a worker receives claims.
@@ -35,7 +38,7 @@ const (
 type WorkerOptions struct {
 	// Queues are those to take from, 1 to 64, fairly.
 	Queues []string
-	// Concurrency is how many handlers run at once, and how many claims the worker holds; 10 if 0.
+	// Concurrency is how many handlers run at once, and how many claims the worker holds: 1 to 10,000; 10 if 0.
 	Concurrency int
 	// Lease is how long a claim is held before it must be extended, which the worker does; the task's or the queue's
 	// if 0. From 10 milliseconds to 12 hours.
@@ -92,7 +95,7 @@ func NewWorker(client *Client, options WorkerOptions) *Worker {
 	if worker.log == nil {
 		worker.log = slog.Default()
 	}
-	if worker.concurrency <= 0 {
+	if worker.concurrency == 0 {
 		worker.concurrency = defaultConcurrency
 	}
 	worker.work.init()
@@ -100,12 +103,12 @@ func NewWorker(client *Client, options WorkerOptions) *Worker {
 }
 
 // Handle registers the handler of a handler_ref, for tasks of every version that has none of its own. It panics if there
-// is one already. Register before Run.
+// is one already, as http.Handle does. Register before Run.
 func (w *Worker) Handle(handlerRef string, handler Handler) {
 	w.routes.add(handlerRef, "", handler)
 }
 
-// HandleVersion registers the handler of a handler_ref and a version.
+// HandleVersion registers the handler of a handler_ref and a version. It panics if there is one already.
 func (w *Worker) HandleVersion(handlerRef, version string, handler Handler) {
 	w.routes.add(handlerRef, version, handler)
 }
@@ -122,6 +125,9 @@ func (w *Worker) ID() string { return w.options.WorkerID }
 func (w *Worker) Run(ctx context.Context) error {
 	if len(w.options.Queues) == 0 {
 		return errors.New("rdq: a worker needs a queue")
+	}
+	if w.concurrency < 1 || w.concurrency > concurrencyMax {
+		return fmt.Errorf("rdq: a concurrency of %d; it may be 1 to %d", w.concurrency, concurrencyMax)
 	}
 	if len(w.routes) == 0 {
 		return errors.New("rdq: a worker needs a handler")
