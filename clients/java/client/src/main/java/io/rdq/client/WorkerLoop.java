@@ -46,6 +46,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
    */
   private static final long SILENCE_MAX = Duration.ofSeconds(40).toNanos();
 
+  private static final long CONNECT_AGAIN = Duration.ofSeconds(1).toNanos();
   private static final Duration RECONNECT_MAX = Duration.ofSeconds(10);
 
   /** How long a stopped worker waits, after its grace, for answers and for its stream's end. */
@@ -201,6 +202,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
   }
 
   private void connect(long now) {
+    connectAtNanos = now + CONNECT_AGAIN; // should this fail before there is a stream to end
     Calls.wakeUp(channel);
     if (follows) {
       ClaimDueRequest.Builder request =
@@ -582,8 +584,11 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
   public void extendFailed(List<Heartbeat> beats, RdqException error) {
     post(
         () -> {
-          // They are sent again in a tenth of their leases.
+          // What the network lost is sent again in a tenth of its lease.
           unary.extendEnded();
+          if (!error.reason().isEmpty()) {
+            beats.forEach(beat -> notExtended(beat, error));
+          }
           LOG.log(DEBUG, "leases were not extended: {0} {1}", error.code(), error.getMessage());
         });
   }
@@ -646,30 +651,40 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
   }
 
   private void extended(Heartbeat beat, ExtendLeaseResult result) {
+    if (result.getOutcomeCase() == ExtendLeaseResult.OutcomeCase.ERROR) {
+      notExtended(beat, Errors.of(result.getError()));
+      return;
+    }
+    Claim claim = beat.claim();
+    if (claims.get(claim.token) == claim && claim.heartbeatAtNanos != NEVER) {
+      claim.heartbeatAtNanos = now() + Math.max(HEARTBEAT_MIN, claim.leaseNanos / 3);
+      setTimer(claim);
+    }
+    progressDone(beat);
+  }
+
+  private void notExtended(Heartbeat beat, RdqException error) {
     Claim claim = beat.claim();
     if (claims.get(claim.token) != claim) {
       return;
     }
-    boolean isExtended = result.getOutcomeCase() == ExtendLeaseResult.OutcomeCase.EXTENDED;
-    if (isExtended) {
-      claim.progressDone(beat.progressNumber());
-      if (claim.heartbeatAtNanos != NEVER) {
-        claim.heartbeatAtNanos = now() + Math.max(HEARTBEAT_MIN, claim.leaseNanos / 3);
-        setTimer(claim);
-      }
-    } else {
-      RdqException error = Errors.of(result.getError());
-      boolean isGone = error.code() == Status.Code.NOT_FOUND;
-      boolean isLost = isGone || error instanceof StaleClaimException;
-      if (isLost && (!claim.isDecided || claim.isFlushing)) {
+    if (error instanceof StaleClaimException || error.code() == Status.Code.NOT_FOUND) {
+      // Of a claim whose outcome was sent, that is what is to be expected.
+      if (!claim.isDecided || claim.isFlushing) {
         LOG.log(INFO, "the claim of task {0} is lost: {1}", claim.taskId(), error.getMessage());
         lose(claim, reason(error.text("detail")));
-      } else if (!isLost && !error.isRetryable()) {
-        LOG.log(WARNING, "task {0} was not extended: {1}", claim.taskId(), error.getMessage());
-        // Progress that is refused once is refused always.
-        claim.progressDone(beat.progressNumber());
       }
+    } else if (!error.isRetryable()) {
+      LOG.log(WARNING, "task {0} was not extended: {1}", claim.taskId(), error.getMessage());
+      // Progress that is refused once is refused always.
+      progressDone(beat);
     }
+  }
+
+  /** The progress of a heartbeat is settled; an outcome that waited for that goes. */
+  private void progressDone(Heartbeat beat) {
+    Claim claim = beat.claim();
+    claim.progressDone(beat.progressNumber());
     if (claim.isFlushing && !claim.hasNewProgress()) {
       claim.isFlushing = false;
       outbox.add(claim.delivery);
