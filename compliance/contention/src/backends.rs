@@ -2,6 +2,7 @@
 //! it. A backend joins by one line in [`ALL`].
 
 mod embedded;
+mod mongodb;
 mod postgres;
 mod redis;
 
@@ -71,6 +72,7 @@ pub(crate) const ALL: &[(&str, Start)] = &[
     ("redis-no", || Box::pin(redis::start(redis::Aof::No))),
     ("redis-everysec", || Box::pin(redis::start(redis::Aof::EverySecond))),
     ("redis-always", || Box::pin(redis::start(redis::Aof::Always))),
+    ("mongodb", || Box::pin(mongodb::start())),
     ("sqlite", || Box::pin(ready(embedded::start(embedded::Kind::Sqlite)))),
     ("memory", || Box::pin(ready(embedded::start(embedded::Kind::Memory)))),
 ];

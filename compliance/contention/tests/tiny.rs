@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use rdq_test_servers::{all_are_demanded, postgres, redis::Flavor};
+use rdq_test_servers::{all_are_demanded, mongodb, postgres, redis::Flavor};
 use serde_json::Value;
 use std::{
     path::{Path, PathBuf},
@@ -41,7 +41,10 @@ fn a_tiny_run_measures_every_row_and_finds_no_double_claim() {
     assert_eq!(of("SQLite"), 6);
     assert_eq!(of("memory"), 6);
     assert_eq!(of("PostgreSQL"), on(postgres::missing_locally(), 9), "and under a transaction");
-    let servers = on(postgres::missing_locally(), 1) + on(Flavor::Redis.missing_locally(), 3);
+    assert_eq!(of("MongoDB"), on(mongodb::missing_locally(), 9), "and under a transaction");
+    let servers = on(postgres::missing_locally(), 1)
+        + on(Flavor::Redis.missing_locally(), 3)
+        + on(mongodb::missing_locally(), 1);
     for redis in ["Redis, no AOF", "Redis, everysec", "Redis, always"] {
         assert_eq!(of(redis), on(Flavor::Redis.missing_locally(), 6));
     }

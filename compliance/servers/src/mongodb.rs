@@ -53,7 +53,7 @@ impl MongoServer {
     /// A server of the test's own: a replica set of one.
     pub async fn start() -> Result<Self, StartError> {
         if let Some(program) = program() {
-            return Self::local_of(program, true).await;
+            return Self::local_of(std::env::temp_dir(), program, true).await;
         }
         if container::engine_is_there() {
             let running = Container::start(&IMAGE).await?;
@@ -72,13 +72,22 @@ impl MongoServer {
     /// A server of the test's own that is in no replica set.
     pub async fn start_standalone() -> Result<Self, StartError> {
         match program() {
-            Some(program) => Self::local_of(program, false).await,
+            Some(program) => Self::local_of(std::env::temp_dir(), program, false).await,
             None => Err(missing_server()),
         }
     }
 
-    async fn local_of(program: PathBuf, in_set: bool) -> Result<Self, StartError> {
-        let server = way::started(move || start_local(program, in_set)).await?;
+    /// An installed server of the test's own, a replica set of one, with its data in this folder,
+    /// for instance on a disk that is the test's, too.
+    pub async fn start_in(parent: &Path) -> Result<Self, StartError> {
+        match program() {
+            Some(program) => Self::local_of(parent.to_owned(), program, true).await,
+            None => Err(missing_server()),
+        }
+    }
+
+    async fn local_of(parent: PathBuf, program: PathBuf, in_set: bool) -> Result<Self, StartError> {
+        let server = way::started(move || start_local(&parent, program, in_set)).await?;
         let way = if in_set { "replicaSet=rs0" } else { "directConnection=true" };
         let url = format!("mongodb://127.0.0.1:{}/?{way}", server.port());
         Ok(Self { url, way: Way::Local(server) })
@@ -121,7 +130,7 @@ fn program() -> Option<PathBuf> {
     local::find("mongod", [tools])
 }
 
-fn start_local(program: PathBuf, in_set: bool) -> Result<LocalServer, StartError> {
+fn start_local(parent: &Path, program: PathBuf, in_set: bool) -> Result<LocalServer, StartError> {
     let set = ["--replSet", SET].map(String::from);
     let spec = Spec {
         program,
@@ -139,7 +148,7 @@ fn start_local(program: PathBuf, in_set: bool) -> Result<LocalServer, StartError
         not_yet: None,
         end_signal: "KILL",
     };
-    let mut server = LocalServer::start(spec, |folder, _| {
+    let mut server = LocalServer::start_in(parent, spec, |folder, _| {
         std::fs::create_dir(folder.join("data")).map_err(StartError::io("make a folder"))
     })?;
     if in_set {

@@ -84,6 +84,10 @@ DECLARE
     v_ranks integer[];
     v_seqs bigint[];
     v_from_start boolean;
+    -- The end of the leases of tasks that have none of their own; of all, if the claim has one. A
+    -- function called for each row would take as long as an index.
+    v_lease_end bigint;
+    v_is_common boolean := p_lease IS NOT NULL;
     v_lapsed text[];
     v_found integer;
     v_fitting integer;
@@ -104,6 +108,8 @@ BEGIN
                     / (cardinality(v_turns) - v_at + 1);
             END IF;
             v_from_start := p_head_ats[v_turn] = -9223372036854775808;
+            v_lease_end := later(v_now, least(
+                coalesce(p_lease, p_leases[v_turn]), p_leases_max[v_turn]));
             -- The locked rows' places are what is updated then, so that no plan can take more than
             -- the limit. A task that does not fit ends the claim: those behind it must not
             -- overtake it.
@@ -167,12 +173,12 @@ BEGIN
                     claimed_at = v_now,
                     claimed_by = p_worker,
                     next_attempt_at = NULL,
-                    lease_expires_at = later(v_now, least(
-                        coalesce(p_lease, millis(t.lease), p_leases[v_turn]),
-                        p_leases_max[v_turn])),
-                    at = later(v_now, least(
-                        coalesce(p_lease, millis(t.lease), p_leases[v_turn]),
-                        p_leases_max[v_turn]))
+                    lease_expires_at = CASE
+                        WHEN v_is_common OR t.lease IS NULL THEN v_lease_end
+                        ELSE later(v_now, least(millis(t.lease), p_leases_max[v_turn])) END,
+                    at = CASE
+                        WHEN v_is_common OR t.lease IS NULL THEN v_lease_end
+                        ELSE later(v_now, least(millis(t.lease), p_leases_max[v_turn])) END
                 FROM unnest(v_tids, v_ats) WITH ORDINALITY AS f (tid, at, place)
                 WHERE t.ctid = f.tid
                 RETURNING v_taken + f.place::integer, NULL::bigint, f.at, t,

@@ -19,4 +19,10 @@ impl Moment {
     pub(crate) fn age(self) -> Duration {
         Instant::now().duration_since(self.0)
     }
+
+    /// So much before this one.
+    #[cfg(test)]
+    pub(crate) fn earlier(self, by: Duration) -> Self {
+        Self(self.0.checked_sub(by).unwrap_or(self.0))
+    }
 }

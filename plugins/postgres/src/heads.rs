@@ -18,6 +18,10 @@ use std::{
 pub(crate) const AGE_MAX: Duration = Duration::from_millis(500);
 /// How many tasks claims take from a start before they go on behind them.
 const TAKEN_MIN: u64 = 500;
+/// A claim from the start that takes so long had much in front of it to look at, as where a foreign
+/// transaction keeps the rows of days: of such claims few are enough.
+const SLOW_MIN: Duration = Duration::from_millis(5);
+const TAKEN_SLOWLY_MIN: u64 = 8;
 /// Queues remembered: beyond it all begin anew.
 const QUEUES_MAX: usize = 10_000;
 
@@ -48,6 +52,9 @@ struct Head {
     started: Moment,
     taken: u64,
     furthest: Place,
+    /// How far claims were before the start, and go on behind, until the one that looks from the
+    /// start tells whether anything stands in front: all at once would each take as long as it does.
+    carried: Option<Place>,
 }
 
 /// A look at a queue, to be told what it found.
@@ -56,6 +63,11 @@ pub(crate) struct Look {
     /// Behind which place to look.
     pub(crate) behind: Place,
     start: u64,
+    begun: Moment,
+    /// It goes on where claims were before the start, while another one looks from there.
+    is_carried: bool,
+    /// Where claims were before the start that this look is the first from.
+    before: Option<Place>,
 }
 
 impl Heads {
@@ -65,26 +77,55 @@ impl Heads {
         if heads.len() > QUEUES_MAX {
             heads.clear();
         }
-        let start = heads.get(queue).map_or(0, |head| head.start);
-        match heads.get(queue) {
-            Some(head) if head.started.age() < AGE_MAX => {
-                let is_worth_it = head.taken >= TAKEN_MIN;
-                Look { behind: if is_worth_it { head.furthest } else { Place::START }, start }
-            }
-            _ => {
-                let started = Moment::now();
-                let (start, furthest) = (start.wrapping_add(1), Place::START);
-                heads.insert(queue.clone(), Head { start, started, taken: 0, furthest });
-                Look { behind: Place::START, start }
-            }
+        let begun = Moment::now();
+        let old = heads.get(queue);
+        if let Some(head) = old.filter(|head| head.started.age() < AGE_MAX) {
+            let is_worth_it = head.taken >= TAKEN_MIN;
+            let behind = if is_worth_it { Some(head.furthest) } else { head.carried };
+            let is_carried = !is_worth_it && behind.is_some();
+            let behind = behind.unwrap_or(Place::START);
+            return Look { behind, start: head.start, begun, is_carried, before: None };
         }
+        let start = old.map_or(0, |head| head.start.wrapping_add(1));
+        let carried =
+            old.and_then(
+                |head| {
+                    if head.taken >= TAKEN_MIN { Some(head.furthest) } else { head.carried }
+                },
+            );
+        let head = Head { start, started: begun, taken: 0, furthest: Place::START, carried };
+        heads.insert(queue.clone(), head);
+        Look { behind: Place::START, start, begun, is_carried: false, before: carried }
     }
 
-    /// A claim took a task that stood there.
+    /// A claim, which has ended now, took a task that stood there.
     pub(crate) fn took(&self, queue: &QueueName, look: Look, place: Place) {
-        if let Some(head) = self.lock().get_mut(queue).filter(|head| head.start == look.start) {
-            head.taken += 1;
-            head.furthest = head.furthest.max(place);
+        self.took_after(queue, look, place, look.begun.age());
+    }
+
+    fn took_after(&self, queue: &QueueName, look: Look, place: Place, lasting: Duration) {
+        let mut heads = self.lock();
+        let Some(head) = heads.get_mut(queue).filter(|head| head.start == look.start) else {
+            return;
+        };
+        if look.is_carried {
+            if place <= look.behind {
+                head.carried = None; // there was not enough behind it
+            } else if head.taken >= TAKEN_MIN {
+                head.furthest = head.furthest.max(place);
+            } else {
+                head.carried = head.carried.map(|carried| carried.max(place));
+            }
+            return;
+        }
+        let is_slow = look.behind == Place::START && lasting >= SLOW_MIN;
+        head.taken += if is_slow { TAKEN_MIN / TAKEN_SLOWLY_MIN + 1 } else { 1 };
+        head.furthest = head.furthest.max(place);
+        let carried = head.carried.take();
+        if look.before.is_some_and(|before| place > before) {
+            // Nothing stands in front: claims go on where they are.
+            head.taken = head.taken.max(TAKEN_MIN);
+            head.furthest = head.furthest.max(carried.unwrap_or(place));
         }
     }
 
@@ -93,13 +134,14 @@ impl Heads {
         if let Some(head) = self.lock().get_mut(queue) {
             head.start = head.start.wrapping_add(1);
             (head.started, head.taken, head.furthest) = (Moment::now(), 0, Place::START);
+            head.carried = None;
         }
     }
 
     /// A task of this priority was admitted that was due then (now, if `None`).
     pub(crate) fn admitted(&self, queue: &QueueName, priority: i32, due_at: Option<i64>) {
         let stands_in_front = self.lock().get(queue).is_some_and(|head| {
-            let Place { rank, at, .. } = head.furthest;
+            let Place { rank, at, .. } = head.carried.unwrap_or(head.furthest).max(head.furthest);
             (!priority, due_at.unwrap_or(i64::MAX)) <= (rank, at)
         });
         if stands_in_front {
@@ -124,14 +166,14 @@ mod tests {
     /// A queue that has given enough for a head at this place.
     fn busy(heads: &Heads, queue: &QueueName, at: Place) {
         let look = heads.look(queue);
-        (0..TAKEN_MIN).for_each(|_| heads.took(queue, look, at));
+        (0..TAKEN_MIN).for_each(|_| heads.took_after(queue, look, at, Duration::ZERO));
     }
 
     #[test]
     fn a_queue_has_a_head_once_it_gave_enough_and_until_something_may_stand_in_front() {
         let (heads, queue) = (Heads::default(), QueueName::new("q").unwrap());
         let look = heads.look(&queue);
-        heads.took(&queue, look, place(5, 70));
+        heads.took_after(&queue, look, place(5, 70), Duration::ZERO);
         assert_eq!(heads.look(&queue).behind, Place::START, "one is not worth it");
         busy(&heads, &queue, place(5, 60));
         assert_eq!(heads.look(&queue).behind, place(5, 70), "the furthest");
@@ -151,7 +193,67 @@ mod tests {
         let (heads, queue) = (Heads::default(), QueueName::new("q").unwrap());
         let look = heads.look(&queue);
         heads.disturb(&queue);
-        (0..TAKEN_MIN).for_each(|_| heads.took(&queue, look, place(5, 70)));
+        (0..TAKEN_MIN).for_each(|_| heads.took_after(&queue, look, place(5, 70), Duration::ZERO));
         assert_eq!(heads.look(&queue).behind, Place::START);
+    }
+
+    #[test]
+    fn few_claims_that_took_long_are_enough_for_a_head() {
+        let (heads, queue) = (Heads::default(), QueueName::new("q").unwrap());
+        let look = heads.look(&queue);
+        (1..TAKEN_SLOWLY_MIN).for_each(|_| heads.took_after(&queue, look, place(5, 70), SLOW_MIN));
+        assert_eq!(heads.look(&queue).behind, Place::START, "one less is not enough");
+        heads.took_after(&queue, look, place(5, 71), SLOW_MIN);
+        assert_eq!(heads.look(&queue).behind, place(5, 71));
+    }
+
+    /// As if so much time had passed that the next look is from the start.
+    fn let_age(heads: &Heads, queue: &QueueName) {
+        let mut all = heads.lock();
+        let old = all.get_mut(queue).unwrap();
+        old.started = old.started.earlier(AGE_MAX);
+    }
+
+    #[test]
+    fn one_claim_looks_from_the_start_again_while_others_go_on() {
+        let (heads, queue) = (Heads::default(), QueueName::new("q").unwrap());
+        busy(&heads, &queue, place(5, 70));
+        let_age(&heads, &queue);
+        let scout = heads.look(&queue);
+        assert_eq!(scout.behind, Place::START);
+        let other = heads.look(&queue);
+        assert_eq!(other.behind, place(5, 70));
+        heads.took_after(&queue, other, place(5, 80), Duration::ZERO);
+        assert_eq!(heads.look(&queue).behind, place(5, 80));
+        heads.took_after(&queue, scout, place(5, 71), Duration::ZERO);
+        assert_eq!(heads.look(&queue).behind, place(5, 80), "nothing stood in front");
+        heads.took_after(&queue, other, place(5, 81), Duration::ZERO);
+        assert_eq!(heads.look(&queue).behind, place(5, 81), "who came later went further");
+    }
+
+    #[test]
+    fn what_stands_in_front_is_found_by_the_one_that_looks_from_the_start() {
+        let (heads, queue) = (Heads::default(), QueueName::new("q").unwrap());
+        busy(&heads, &queue, place(5, 70));
+        let_age(&heads, &queue);
+        let (scout, other) = (heads.look(&queue), heads.look(&queue));
+        heads.took_after(&queue, scout, place(5, 60), Duration::ZERO);
+        heads.took_after(&queue, other, place(5, 80), Duration::ZERO);
+        assert_eq!(heads.look(&queue).behind, Place::START, "there may be more");
+
+        busy(&heads, &queue, place(5, 90));
+        let_age(&heads, &queue);
+        let (scout, other) = (heads.look(&queue), heads.look(&queue));
+        heads.took_after(&queue, other, place(5, 65), Duration::ZERO);
+        assert_eq!(heads.look(&queue).behind, Place::START, "there was not enough behind");
+        heads.took_after(&queue, scout, place(5, 66), Duration::ZERO);
+        assert_eq!(heads.look(&queue).behind, Place::START);
+
+        busy(&heads, &queue, place(5, 90));
+        let_age(&heads, &queue);
+        let (scout, _) = (heads.look(&queue), heads.look(&queue));
+        heads.admitted(&queue, !5, Some(85));
+        heads.took_after(&queue, scout, place(5, 91), Duration::ZERO);
+        assert_eq!(heads.look(&queue).behind, Place::START, "it came after the look");
     }
 }

@@ -5,6 +5,7 @@
 
 mod storage; // start here
 mod pool;
+mod connections;
 mod rounds;
 mod turns;
 mod heads;

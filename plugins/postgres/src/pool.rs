@@ -6,80 +6,47 @@
 
 use crate::{
     config::{OpenError, PostgresOptions},
+    connections::{self, Connections},
     errors::{Access, Failure, Sql},
 };
 use futures::future::BoxFuture;
 use rdq_spi::{Result, StorageError};
-use sqlx::{
-    Connection as _, PgConnection, PgPool, Postgres,
-    pool::PoolConnection,
-    postgres::{PgConnectOptions, PgPoolOptions},
-};
+use sqlx::{PgConnection, postgres::PgConnectOptions};
 use std::{
     hash::{BuildHasher as _, Hasher as _, RandomState},
     io,
     sync::Arc,
     time::Duration,
 };
-use tokio::{net::TcpStream, sync::Semaphore};
+use tokio::sync::Semaphore;
 
 /// How long a call waits for one of the connections to be free: as long as a statement may take.
 const TURN_MAX: Duration = Duration::from_secs(30);
-/// How long it waits for a new connection: a database that recovers, or a machine that is busy,
-/// takes its time.
-const CONNECT_MAX: Duration = Duration::from_secs(10);
-/// After so long it looks whether there is anybody to wait for.
-const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a statement may take, by the server's clock and, should the server not answer, by ours.
-const STATEMENT_MAX: &str = "30s";
+pub(crate) const STATEMENT_MAX: &str = "30s";
 const ANSWER_MAX: Duration = Duration::from_secs(35);
 /// How long a statement waits for another transaction's lock.
-const LOCK_MAX: &str = "5s";
-/// An idle connection is given back after this.
-const IDLE_MAX: Duration = Duration::from_secs(60);
-/// One that idled for longer is asked whether it lives: a write that is sent into a dead one has an
-/// unknown outcome.
-const TRUSTED_IDLE: Duration = Duration::from_millis(500);
+pub(crate) const LOCK_MAX: &str = "5s";
 /// How often a call that lost against another transaction is tried.
 const TRIES_MAX: u32 = 8;
 
 /// The connections.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    connections: PgPool,
-    /// Where the database is, unless it is a socket in the file system.
-    address: Option<(String, u16)>,
+    connections: Arc<Connections>,
+    /// How many calls may run at once.
+    width: u32,
     free: Arc<Semaphore>,
 }
 
 impl Pool {
     /// Connections to this database and schema, none of them open yet.
     pub(crate) fn new(options: &PostgresOptions) -> Self {
-        let max_connections = options.max_connections.max(2);
-        let path = search_path(&options.namespace);
-        let connections = PgPoolOptions::new()
-            .max_connections(max_connections)
-            .acquire_timeout(CONNECT_MAX)
-            .idle_timeout(IDLE_MAX)
-            .test_before_acquire(false)
-            .before_acquire(|connection, meta| {
-                Box::pin(async move {
-                    if meta.idle_for > TRUSTED_IDLE {
-                        connection.ping().await?;
-                    }
-                    Ok(true)
-                })
-            })
-            .after_connect(move |connection, _| {
-                let path = path.clone();
-                Box::pin(async move { settle(connection, &path).await })
-            })
-            .connect_lazy_with(connect_options(&options.connect));
-        let free = Arc::new(Semaphore::new(max_connections as usize));
-        let host = options.connect.get_host();
-        let is_remote = options.connect.get_socket().is_none() && !host.starts_with('/');
-        let address = is_remote.then(|| (host.to_owned(), options.connect.get_port()));
-        Self { connections, address, free }
+        let width = options.max_connections.max(2);
+        let options_of_each = connect_options(&options.connect);
+        let connections = Connections::new(options_of_each, search_path(&options.namespace));
+        let free = Arc::new(Semaphore::new(width as usize));
+        Self { connections: Arc::new(connections), width, free }
     }
 
     /// Runs a call that changes nothing.
@@ -106,8 +73,7 @@ impl Pool {
         access: Access,
         call: impl for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Sql<T>> + Send + Sync + 'static,
     ) -> Result<T> {
-        let (connections, free) = (self.connections.clone(), Arc::clone(&self.free));
-        let address = self.address.clone();
+        let (connections, free) = (Arc::clone(&self.connections), Arc::clone(&self.free));
         // In a task of its own: whoever gives up waiting does not leave a statement half sent.
         let ran = tokio::spawn(async move {
             let permit = match tokio::time::timeout(TURN_MAX, free.acquire_owned()).await {
@@ -116,7 +82,7 @@ impl Pool {
                     return Err(Failure::of_connecting(sqlx::Error::PoolTimedOut).answer(operation));
                 }
             };
-            let ran = repeat(&connections, address.as_ref(), access, call).await;
+            let ran = repeat(&connections, access, call).await;
             drop(permit);
             ran.map_err(|failure| failure.answer(operation))
         });
@@ -127,57 +93,41 @@ impl Pool {
 
     /// Waits for what is running and closes the connections.
     pub(crate) async fn close(&self) {
+        // Nobody runs who has all turns; who comes later is refused.
+        let all = self.free.acquire_many(self.width).await;
         self.free.close();
+        drop(all);
         self.connections.close().await;
     }
 }
 
 async fn repeat<T>(
-    connections: &PgPool,
-    address: Option<&(String, u16)>,
+    connections: &Connections,
     access: Access,
     call: impl for<'c> Fn(&'c mut PgConnection) -> BoxFuture<'c, Sql<T>>,
 ) -> Result<T, Failure> {
     let mut tries = 0;
     loop {
-        let mut connection = acquire(connections, address).await.map_err(Failure::of_connecting)?;
+        let mut connection = connections.acquire().await.map_err(Failure::of_connecting)?;
         let failure = match tokio::time::timeout(ANSWER_MAX, call(&mut connection)).await {
-            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Ok(answer)) => {
+                connections.release(connection);
+                return Ok(answer);
+            }
             Ok(Err(error)) => Failure::of_statement(error, access),
             Err(_) => Failure::timed_out(access),
         };
         if failure.breaks_connection() {
-            connection.close_on_drop();
+            drop(connection);
+            connections.doubt();
+        } else {
+            connections.release(connection);
         }
-        drop(connection);
         tries += 1;
         if !failure.may_be_repeated() || tries == TRIES_MAX {
             return Err(failure);
         }
         tokio::time::sleep(pause(tries)).await;
-    }
-}
-
-/// A connection. Where nobody listens at the database's address the driver goes on trying for as
-/// long as it may wait; callers learn sooner.
-async fn acquire(
-    connections: &PgPool,
-    address: Option<&(String, u16)>,
-) -> Sql<PoolConnection<Postgres>> {
-    let nobody_listens = async {
-        tokio::time::sleep(PATIENCE).await;
-        let Some((host, port)) = address else { return std::future::pending().await };
-        loop {
-            match TcpStream::connect((host.as_str(), *port)).await {
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return error,
-                _ => tokio::time::sleep(PATIENCE).await,
-            }
-        }
-    };
-    tokio::select! {
-        biased;
-        acquired = connections.acquire() => acquired,
-        error = nobody_listens => Err(sqlx::Error::Io(error)),
     }
 }
 
@@ -197,22 +147,11 @@ pub(crate) fn connect_options(options: &PgConnectOptions) -> PgConnectOptions {
 
 /// A connection beside the pool.
 pub(crate) async fn connect(options: &PostgresOptions) -> Result<PgConnection, OpenError> {
-    let mut connection = PgConnection::connect_with(&connect_options(&options.connect)).await?;
-    settle(&mut connection, &search_path(&options.namespace)).await?;
-    Ok(connection)
+    let path = search_path(&options.namespace);
+    Ok(connections::open(&connect_options(&options.connect), &path).await?)
 }
 
 /// Our schema, and temporary tables of others last.
 fn search_path(namespace: &str) -> String {
     format!("{namespace}, pg_temp")
-}
-
-async fn settle(connection: &mut PgConnection, search_path: &str) -> Sql<()> {
-    sqlx::query(include_str!("queries/settle.sql"))
-        .bind(search_path)
-        .bind(STATEMENT_MAX)
-        .bind(LOCK_MAX)
-        .execute(connection)
-        .await?;
-    Ok(())
 }

@@ -8,9 +8,15 @@ use crate::{
     replies::Reply,
     requests::Args,
 };
-use deadpool_redis::{Connection, Manager, Pool, PoolError, Runtime};
+use deadpool::managed::{
+    self, Metrics, Object, Pool, PoolConfig, PoolError, QueueMode, RecycleResult, Timeouts,
+};
+use deadpool_redis::{Manager, Runtime};
 use rdq_spi::{Result, StorageError};
-use redis::{AsyncConnectionConfig, RedisError, Value, aio::ConnectionLike};
+use redis::{
+    AsyncConnectionConfig, RedisError, Value,
+    aio::{ConnectionLike, MultiplexedConnection},
+};
 use std::{
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
@@ -25,6 +31,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// whoever gives up does not know what became of the call.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// A connection that was used so lately is taken for alive: should it be dead, nobody knows what
+/// became of the call. To ask each before each call whether it lives, as the pool does by itself,
+/// takes as long as the call.
+const TRUSTED_IDLE: Duration = Duration::from_millis(500);
+
 /// A library that is gone is loaded so often for one call: it may go again in between.
 const LOADS_MAX: usize = 3;
 
@@ -33,9 +44,35 @@ const LOADS_MAX: usize = 3;
 const KEYS: [&str; 8] =
     ["state", "tasks", "bodies", "history", "index", "served", "queues", "secrets"];
 
+/// Makes connections, and checks those that idled.
+pub(crate) struct Connector(Manager);
+
+/// A connection of the pool.
+pub(crate) type Connection = Object<Connector>;
+
+impl managed::Manager for Connector {
+    type Type = MultiplexedConnection;
+    type Error = RedisError;
+
+    async fn create(&self) -> std::result::Result<MultiplexedConnection, RedisError> {
+        self.0.create().await
+    }
+
+    async fn recycle(
+        &self,
+        connection: &mut MultiplexedConnection,
+        metrics: &Metrics,
+    ) -> RecycleResult<RedisError> {
+        if metrics.last_used() <= TRUSTED_IDLE {
+            return Ok(());
+        }
+        self.0.recycle(connection, metrics).await
+    }
+}
+
 /// Calls of one store's functions. Dropping it closes the connections.
 pub(crate) struct Connections {
-    pool: Pool,
+    pool: Pool<Connector>,
     library: Library,
     keys: [String; 8],
     is_closed: AtomicBool,
@@ -54,11 +91,18 @@ impl Connections {
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
             .set_response_timeout(Some(RESPONSE_TIMEOUT));
         let manager = Manager::new_with_config(config.address.clone(), settings)?;
-        let pool = Pool::builder(manager)
-            .max_size(CONNECTIONS_MAX)
-            .wait_timeout(Some(ACQUIRE_TIMEOUT))
-            .create_timeout(Some(CONNECT_TIMEOUT))
-            .recycle_timeout(Some(CONNECT_TIMEOUT))
+        let timeouts = Timeouts {
+            wait: Some(ACQUIRE_TIMEOUT),
+            create: Some(CONNECT_TIMEOUT),
+            recycle: Some(CONNECT_TIMEOUT),
+        };
+        let pool = Pool::builder(Connector(manager))
+            .config(PoolConfig {
+                max_size: CONNECTIONS_MAX,
+                timeouts,
+                // The one that was used last is the least likely to be dead.
+                queue_mode: QueueMode::Lifo,
+            })
             .runtime(Runtime::Tokio1)
             .build()
             .expect("a runtime is given");
@@ -90,7 +134,7 @@ impl Connections {
         self.pool.close();
     }
 
-    /// A connection that answered just now.
+    /// A connection that answered a moment ago.
     pub(crate) async fn get(&self, operation: &'static str) -> Result<Connection> {
         self.check_open()?;
         // A pool of dead connections checks one after the other; all of it is bounded here.
@@ -128,8 +172,10 @@ impl Connections {
             Err(error) => error,
         };
         if matches!(errors::classify(&error), Class::Lost | Class::Refused) {
-            // Not back to the pool: the next caller may find a better server at the address.
+            // Not back to the pool: the next caller may find a better server at the address. What
+            // else idles there leads to the same one.
             drop(Connection::take(connection));
+            self.pool.retain(|_, _| false);
         }
         Err(errors::answer(operation, access, error))
     }

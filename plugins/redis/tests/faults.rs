@@ -166,8 +166,12 @@ async fn a_server_that_is_away_is_unavailable_and_then_there_again() {
     let store = served.open().await;
     served.process(LocalServer::kill);
 
+    // It may be sent on a connection that answered a moment ago; that one is not used again.
     let error = store.enqueue(vec![new_task("t", &queue("q"))]).await.unwrap_err();
-    assert!(matches!(error, StorageError::Unavailable { .. }), "nothing was sent: {error:?}");
+    let is_away = |error: &_| matches!(error, StorageError::Unavailable { .. });
+    assert!(is_away(&error) || matches!(error, StorageError::OutcomeUnknown { .. }), "{error:?}");
+    let error = store.enqueue(vec![new_task("t", &queue("q"))]).await.unwrap_err();
+    assert!(is_away(&error), "nothing was sent: {error:?}");
     let error = served.try_open().await.unwrap_err();
     assert!(matches!(error, OpenError::Server(_)), "{error:?}");
 

@@ -21,9 +21,9 @@ use rdq_compliance::Random;
 use shared_database::{clocks, database_gone, disk, killed, started, stopped};
 use std::process::ExitCode;
 
-const ALL: [Kind; 3] = [Kind::Sqlite, Kind::Postgres, Kind::Redis];
+const ALL: [Kind; 4] = [Kind::Sqlite, Kind::Postgres, Kind::Redis, Kind::Mongodb];
 /// Those that are processes of their own.
-const SERVERS: [Kind; 2] = [Kind::Postgres, Kind::Redis];
+const SERVERS: [Kind; 3] = [Kind::Postgres, Kind::Redis, Kind::Mongodb];
 
 fn main() -> ExitCode {
     let trials = [

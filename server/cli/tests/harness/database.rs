@@ -4,6 +4,7 @@
 use super::{Ignored, disk::Disk};
 use rdq_test_servers::{
     LocalServer,
+    mongodb::{self, MongoServer},
     postgres::{self, PostgresServer},
     redis::{Flavor, RedisServer},
 };
@@ -18,6 +19,8 @@ pub(crate) enum Kind {
     Postgres,
     /// A Redis server.
     Redis,
+    /// A MongoDB server, a replica set of one.
+    Mongodb,
 }
 
 impl Kind {
@@ -27,6 +30,7 @@ impl Kind {
             Self::Sqlite => "sqlite",
             Self::Postgres => "postgres",
             Self::Redis => "redis",
+            Self::Mongodb => "mongodb",
         }
     }
 
@@ -35,6 +39,7 @@ impl Kind {
             Self::Sqlite => (true, None),
             Self::Postgres => (cfg!(feature = "postgres"), postgres::missing_locally()),
             Self::Redis => (cfg!(feature = "redis"), Flavor::Redis.missing_locally()),
+            Self::Mongodb => (cfg!(feature = "mongodb"), mongodb::missing_locally()),
         };
         if !is_built {
             return Some(Ignored::NotAllowed(format!("this rdq is built without {}", self.name())));
@@ -49,6 +54,7 @@ pub(crate) enum Database {
     File(TempDir),
     Postgres(PostgresServer),
     Redis(RedisServer),
+    Mongodb(MongoServer),
 }
 
 impl Database {
@@ -65,6 +71,7 @@ impl Database {
             Kind::Redis => {
                 Self::Redis(RedisServer::start(Flavor::Redis).await.expect("a Redis server"))
             }
+            Kind::Mongodb => Self::Mongodb(MongoServer::start().await.expect("a MongoDB server")),
         })
     }
 
@@ -86,6 +93,10 @@ impl Database {
                 let server = RedisServer::start_in(Flavor::Redis, &path, &[]).await;
                 Self::Redis(server.expect("a Redis server"))
             }
+            Kind::Mongodb => {
+                let server = MongoServer::start_in(&path).await;
+                Self::Mongodb(server.expect("a MongoDB server"))
+            }
         };
         disk.sync();
         Ok(database)
@@ -97,6 +108,7 @@ impl Database {
             Self::File(folder) => format!("sqlite:{}", folder.path().join("rdq.db").display()),
             Self::Postgres(server) => server.url().to_owned(),
             Self::Redis(server) => server.url().to_owned(),
+            Self::Mongodb(server) => server.url().to_owned(),
         }
     }
 
@@ -106,6 +118,7 @@ impl Database {
             Self::File(_) => None,
             Self::Postgres(server) => server.local(),
             Self::Redis(server) => server.local(),
+            Self::Mongodb(server) => server.local(),
         };
         process.expect("a server of the test's own")
     }

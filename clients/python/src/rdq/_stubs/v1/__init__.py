@@ -1,0 +1,1 @@
+"""Generated from proto/ by ./generate; not for use outside this package."""

@@ -1,0 +1,38 @@
+//! A client of rdq: producers, workers and the operator's calls over its gRPC contract.
+
+#![doc = include_str!("../README.md")]
+
+mod client; // start here
+mod error;
+mod retry;
+mod task;
+mod view;
+mod producer;
+mod worker;
+mod job;
+mod outcome;
+mod tasks;
+mod dead_letters;
+mod queues;
+mod pages;
+#[cfg(feature = "opentelemetry")]
+mod trace;
+
+pub use client::{Client, ClientBuilder};
+pub use dead_letters::{Count, Counts, DlqFilter, Interrupted, Purge, Redrive, Selector};
+pub use error::{Details, Error};
+pub use job::{Job, StopReason};
+pub use outcome::{Cause, HandlerError, Outcome, Permanent, RetryAfter, Retryable, Snooze, Typed};
+pub use pages::{Items, Page, Pages};
+pub use queues::{Queue, QueueConfig, VersionMismatch};
+pub use task::{Enqueued, NewTask};
+pub use tasks::{Cancelled, ListDeadLetters, ListTasks, QueueStats};
+pub use view::{Attempt, AttemptError, AttemptOutcome, Task, TaskStatus};
+pub use worker::{
+    Receive, Returned, RunningWorker, Stopped, Worker, WorkerBuilder, shutdown_signal,
+};
+
+/// The bytes of payloads, results and checkpoints.
+pub use bytes::Bytes;
+/// The gRPC code of an [`Error`].
+pub use tonic::Code;

@@ -1,0 +1,63 @@
+/** The client of rdq: a producer, a worker, the operator's calls, and errors by their reasons. */
+
+export {
+  type Capabilities,
+  type ClientOptions,
+  type DlqFilter,
+  type DlqListOptions,
+  type Enqueued,
+  type EnqueueResult,
+  type ListOptions,
+  type PurgeOptions,
+  RdqClient,
+  type RedriveOptions,
+  type Selector,
+  type TaskListOptions,
+} from './client.js'
+export {
+  Code,
+  ClosedError,
+  ContentionError,
+  CursorBindingMismatchError,
+  DeadlineExceededError,
+  IdConflictError,
+  InternalError,
+  InvalidArgumentError,
+  InvalidCursorError,
+  InvalidNameError,
+  MessageTooLargeError,
+  NotFoundError,
+  OverloadedError,
+  PayloadTooLargeError,
+  PermissionDeniedError,
+  QueueNotEmptyError,
+  QueueNotFoundError,
+  RdqError,
+  ReservedNameError,
+  StaleClaimError,
+  StaleCursorError,
+  StorageFullError,
+  StorageUnavailableError,
+  UnauthenticatedError,
+  UnsupportedError,
+} from './errors.js'
+export { type Page, Pages } from './pages.js'
+export type { Queue, QueueConfig, QueueStats } from './queue.js'
+export type { CallOptions } from './retry.js'
+export type { Attempt, AttemptError, AttemptOutcome, Task, TaskInput, TaskStatus } from './task.js'
+export type { ConnectionOptions, TlsOptions } from './transport.js'
+export { HandlerStopped, Job, type StopCause } from './worker/job.js'
+export type { Logger } from './worker/log.js'
+export {
+  type Ended,
+  type FailureOptions,
+  type Outcome,
+  Permanent,
+  Retryable,
+  RetryAfter,
+  Snooze,
+  Success,
+  TaskError,
+} from './worker/outcome.js'
+export type { Handler, HandlerResult } from './worker/routing.js'
+export { type OutcomeMapper, Worker, type WorkerOptions } from './worker/worker.js'

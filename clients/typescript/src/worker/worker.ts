@@ -1,0 +1,545 @@
+/** Takes tasks, runs their handlers, and says how they ended. */
+
+import { hostname } from 'node:os'
+import { Backoff } from '../backoff.js'
+import { Code, type RdqError } from '../errors.js'
+import type { ClaimedTask, LostClaim, Resolution } from '../gen/rdq/v1/task_service_pb.js'
+import { randomText } from '../ids.js'
+import { sleep } from '../sleep.js'
+import { inHandlerSpan } from '../telemetry.js'
+import { now, TIMER_MAX_MS, toDuration, toMs } from '../time.js'
+import type { Transport } from '../transport.js'
+import { Claim, keyOf, lossOf } from './claim.js'
+import { Job, type StopCause } from './job.js'
+import { Keeper } from './keeper.js'
+import { consoleLogger, type Logger } from './log.js'
+import { Outbox } from './outbox.js'
+import {
+  type Ended,
+  type Outcome,
+  outcomeOf,
+  Permanent,
+  TaskError,
+  toRelease,
+  toResolution,
+} from './outcome.js'
+import { type Handler, Routing } from './routing.js'
+import { ClaimDueSession, type Session, type SessionEvents, WorkSession } from './session.js'
+
+const CONCURRENCY_DEFAULT = 10
+const CONCURRENCY_MAX = 10_000
+const GRACE_MS = 30_000
+/** After the grace, `stop` waits so long for the answers to what it still had to say. */
+const LAST_ANSWERS_MS = 5_000
+/** A handler that is stopped by the end of the grace has so long to unwind before its claim is given back. */
+const UNWIND_MS = 1_000
+/** A stream whose sending side is closed has so long to say what is under way. */
+const STREAM_END_MS = 2_000
+const BACKOFF_FIRST_MS = 100
+const BACKOFF_MAX_MS = 10_000
+
+/** Sees what a handler returned or threw before anyone else, and may say how the attempt ends. */
+export type OutcomeMapper = (
+  ended: Ended,
+  job: Job,
+) => Outcome | undefined | Promise<Outcome | undefined>
+
+/** How a worker works. */
+export interface WorkerOptions {
+  /** The queues to take from, 1 to 64; taken from fairly. */
+  queues: readonly string[]
+  /** Handlers that run at once, 1 to 10,000; 10 if unset. */
+  concurrency?: number
+  /** Handlers by the task's `handlerRef`. More, and those of a version, come with `handle`. */
+  handlers?: Readonly<Record<string, Handler>>
+  /** How long the server lets each task go without a heartbeat, in milliseconds; the task's or the queue's if unset. */
+  leaseMs?: number
+  /** How long `stop` lets handlers go on, in milliseconds; 30 s if unset. */
+  graceMs?: number
+  /** Names the worker in attempts and listings; host, process id and random letters if unset. */
+  workerId?: string
+  /** Sees what a handler returned or threw first, and may answer another outcome. */
+  outcomeMapper?: OutcomeMapper
+  /**
+   * By which call tasks are received. `auto`, the default: by `Work`, and by `ClaimDue` where `Work` is not known.
+   */
+  receive?: 'auto' | 'work' | 'claim_due'
+  /** Where the worker says what happens to it; warnings and errors to standard error if unset. */
+  logger?: Logger
+}
+
+/** Made by `RdqClient.worker`. */
+export class Worker implements AsyncDisposable {
+  /** Names the worker in attempts and listings. */
+  readonly workerId: string
+
+  readonly #transport: Transport
+  readonly #options: WorkerOptions
+  readonly #concurrency: number
+  readonly #log: Logger
+  readonly #onStopped: () => void
+  readonly #routing = new Routing()
+  readonly #outbox: Outbox
+  readonly #keeper: Keeper
+
+  /** Claims whose outcome is not answered yet, by their tokens. */
+  readonly #claims = new Map<string, Claim>()
+  /** The newest claim of each task. */
+  readonly #newest = new Map<string, Claim>()
+  /** Claims that arrived while no handler was free. */
+  #waiting: Claim[] = []
+  /** Claims that have a handler that runs, or an outcome that is not answered. */
+  #busy = 0
+  #session: Session | undefined
+  #isGrantScheduled = false
+  #receiving: Promise<void> | undefined
+  #stopped: Promise<void> | undefined
+  readonly #stopping = new AbortController()
+  #whenIdle: (() => void) | undefined
+  readonly #signals = new Map<NodeJS.Signals, () => void>()
+
+  /** @internal */
+  constructor(transport: Transport, options: WorkerOptions, onStopped: () => void) {
+    this.#transport = transport
+    this.#options = options
+    this.#concurrency = options.concurrency ?? CONCURRENCY_DEFAULT
+    const isWhole = Number.isInteger(this.#concurrency)
+    if (!isWhole || this.#concurrency < 1 || this.#concurrency > CONCURRENCY_MAX) {
+      throw new RangeError(
+        `concurrency must be a whole number from 1 to ${String(CONCURRENCY_MAX)}`,
+      )
+    }
+    if (options.leaseMs !== undefined) {
+      toDuration(options.leaseMs, 'leaseMs')
+    }
+    this.#log = options.logger ?? consoleLogger
+    this.#onStopped = onStopped
+    this.workerId = options.workerId ?? `${hostname()}-${String(process.pid)}-${randomText(6)}`
+    for (const [handlerRef, handler] of Object.entries(options.handlers ?? {})) {
+      this.handle(handlerRef, handler)
+    }
+    const host = { transport, log: this.#log, session: () => this.#session }
+    this.#outbox = new Outbox({
+      ...host,
+      settled: (claim) => {
+        this.#over(claim)
+      },
+    })
+    this.#keeper = new Keeper({
+      ...host,
+      lost: (claim, why) => {
+        this.#lose(claim, why)
+      },
+    })
+  }
+
+  /**
+   * Names the handler of a `handlerRef`, or of one version of it.
+   *
+   * @throws TypeError if there is one already.
+   */
+  handle(handlerRef: string, handler: Handler, options: { version?: string } = {}): this {
+    this.#routing.add(handlerRef, options.version, handler)
+    return this
+  }
+
+  /** Begins to take tasks. A worker starts once. */
+  start(): this {
+    if (this.#receiving !== undefined || this.#isStopping()) {
+      throw new Error('a worker starts once')
+    }
+    this.#receiving = this.#receive()
+    return this
+  }
+
+  /** Works until it is stopped. */
+  async run(): Promise<void> {
+    this.start()
+    await this.#receiving
+    await this.#stopped
+  }
+
+  /** Stops in order when the process gets one of these signals; a second one ends the process. */
+  stopOnSignals(...signals: NodeJS.Signals[]): this {
+    for (const signal of signals.length === 0 ? (['SIGTERM', 'SIGINT'] as const) : signals) {
+      const stop = () => {
+        void this.stop()
+      }
+      this.#signals.set(signal, stop)
+      process.once(signal, stop)
+    }
+    return this
+  }
+
+  /**
+   * Takes no more tasks and lets the handlers that run end, their leases extended. Those that still run when the grace
+   * is over are stopped, and their claims given back. Resolves when every outcome is answered, or 5 s after the grace.
+   */
+  stop(options: { graceMs?: number } = {}): Promise<void> {
+    this.#stopped ??= this.#stop(options.graceMs ?? this.#options.graceMs ?? GRACE_MS)
+    return this.#stopped
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop()
+  }
+
+  // A function, since it changes while something is awaited.
+  #isStopping(): boolean {
+    return this.#stopping.signal.aborted
+  }
+
+  // ---- Receiving
+
+  async #receive(): Promise<void> {
+    const backoff = new Backoff(BACKOFF_FIRST_MS, BACKOFF_MAX_MS)
+    let byClaimDue = this.#options.receive === 'claim_due'
+    while (!this.#isStopping()) {
+      const error = await this.#connection(byClaimDue, () => {
+        backoff.reset()
+      })
+      if (this.#isStopping()) {
+        return
+      }
+      const isUnknown = error?.code === Code.UNIMPLEMENTED && !byClaimDue
+      if (isUnknown && this.#options.receive !== 'work') {
+        byClaimDue = true
+        this.#log.warn('the server does not know Work; receiving by ClaimDue', {
+          workerId: this.workerId,
+        })
+        continue
+      }
+      const fields = { workerId: this.workerId, code: error?.code, message: error?.message }
+      // A server that goes or comes is nothing to wake anybody for.
+      const isUsual = error === undefined || error.code === Code.UNAVAILABLE
+      this.#log[isUsual ? 'info' : 'warn']('the stream ended; connecting again', fields)
+      await sleep(backoff.nextMs(), this.#stopping.signal)
+    }
+  }
+
+  /** One stream, from its opening to its end. It has a connection of its own. */
+  #connection(byClaimDue: boolean, alive: () => void): Promise<RdqError | undefined> {
+    return new Promise((resolve) => {
+      const transport = this.#transport.fork()
+      let endTimer: NodeJS.Timeout | undefined
+      const events: SessionEvents = {
+        alive,
+        claims: (tasks) => {
+          this.#arrived(tasks)
+        },
+        lost: (claims) => {
+          this.#toldLost(claims)
+        },
+        draining: () => {
+          // What has to be said goes elsewhere from now on; what is under way is answered first.
+          session.closeSend()
+          endTimer ??= setTimeout(() => {
+            session.cancel()
+          }, STREAM_END_MS)
+        },
+        end: (error) => {
+          clearTimeout(endTimer)
+          if (this.#session === session) {
+            this.#session = undefined
+          }
+          transport.close()
+          resolve(error)
+        },
+      }
+      const intake = {
+        queues: this.#options.queues,
+        workerId: this.workerId,
+        leaseMs: this.#options.leaseMs,
+      }
+      const session: Session = byClaimDue
+        ? new ClaimDueSession(transport, intake, this.#concurrency, events)
+        : new WorkSession(transport, intake, events)
+      this.#session = session
+      this.#grant()
+    })
+  }
+
+  /** Lets the server send as many tasks as there are free handlers. */
+  #grant(): void {
+    const session = this.#session
+    if (session?.canSend === true && !this.#isStopping()) {
+      const credits = this.#concurrency - this.#busy - this.#waiting.length - session.openCredits
+      if (credits > 0) {
+        session.grant(credits)
+      }
+    }
+  }
+
+  #grantSoon(): void {
+    if (!this.#isGrantScheduled) {
+      this.#isGrantScheduled = true
+      setImmediate(() => {
+        this.#isGrantScheduled = false
+        this.#grant()
+      })
+    }
+  }
+
+  #arrived(tasks: ClaimedTask[]): void {
+    const arrivedAt = now()
+    for (const claimed of tasks) {
+      const { task } = claimed
+      if (task === undefined || this.#claims.has(keyOf(claimed.claimToken))) {
+        continue
+      }
+      const claim = new Claim(claimed, task, arrivedAt)
+      const older = this.#newest.get(claim.id)
+      if (older !== undefined) {
+        this.#lose(older, 'lost')
+      }
+      this.#claims.set(claim.key, claim)
+      this.#newest.set(claim.id, claim)
+      this.#waiting.push(claim)
+    }
+    this.#startWaiting()
+  }
+
+  #startWaiting(): void {
+    while (this.#waiting.length > 0) {
+      const isDraining = this.#isStopping()
+      if (!isDraining && this.#busy >= this.#concurrency) {
+        return
+      }
+      const claim = this.#waiting.shift()
+      if (claim?.phase !== 'held') {
+        continue // lost while it waited
+      }
+      this.#busy += 1
+      if (isDraining || !claim.isStartable()) {
+        this.#log.debug('a claim is given back unstarted', { taskId: claim.id })
+        this.#end(claim, toRelease(claim))
+      } else {
+        this.#keeper.add(claim)
+        void this.#begin(claim)
+      }
+    }
+  }
+
+  // ---- Running
+
+  async #begin(claim: Claim): Promise<void> {
+    const { raw, claimed } = claim
+    const route = this.#routing.route(raw.handlerRef, raw.handlerVersion, claimed.versionMismatch)
+    if (route.case === 'deadLetter') {
+      this.#log.warn('a task has no handler here', { taskId: claim.id, message: route.message })
+      const outcome = new Permanent(route.message, { type: route.errorType })
+      this.#end(claim, toResolution(claim, outcome))
+      return
+    }
+    const job = new Job(claimed, raw, (progress) => {
+      claim.progress = progress
+    })
+    claim.isRunning = true
+    const limit = this.#limit(claim)
+    const ended = await this.#run(route.handler, job, claim.stopper.signal)
+    clearTimeout(limit)
+    const outcome = claim.phase === 'held' ? await this.#decide(ended, job) : undefined
+    claim.isRunning = false
+    if (outcome !== undefined && this.#isHeld(claim)) {
+      this.#settle(claim, outcome)
+    }
+    this.#freed(claim)
+  }
+
+  // A function of its own, since the phase changes while something is awaited.
+  #isHeld(claim: Claim): boolean {
+    return claim.phase === 'held'
+  }
+
+  async #run(handler: Handler, job: Job, signal: AbortSignal): Promise<Ended> {
+    const about = {
+      queue: job.queue,
+      taskId: job.id,
+      attemptNo: job.attemptNo,
+      handlerRef: job.handlerRef,
+      headers: job.headers,
+    }
+    try {
+      const value: unknown = await inHandlerSpan(about, async () => handler(job, signal))
+      return { ok: true, value }
+    } catch (error) {
+      return { ok: false, error }
+    }
+  }
+
+  async #decide(ended: Ended, job: Job): Promise<Outcome> {
+    const { outcomeMapper } = this.#options
+    if (outcomeMapper === undefined) {
+      return outcomeOf(ended)
+    }
+    try {
+      return (await outcomeMapper(ended, job)) ?? outcomeOf(ended)
+    } catch (error) {
+      return outcomeOf({ ok: false, error })
+    }
+  }
+
+  /** Stops the handler when the queue's timeout is over. */
+  #limit(claim: Claim): NodeJS.Timeout | undefined {
+    const { executionTimeout } = claim.claimed
+    if (executionTimeout === undefined) {
+      return undefined
+    }
+    const timeoutMs = toMs(executionTimeout)
+    const limitMs = Math.max(0, claim.arrivedAt + timeoutMs - timeoutMarginMs(timeoutMs) - now())
+    return setTimeout(
+      () => {
+        if (claim.phase === 'held') {
+          const message = `the handler ran longer than ${String(timeoutMs)} ms`
+          claim.stop('timeout')
+          this.#settle(claim, new TaskError('rdq.Timeout', message))
+        }
+      },
+      Math.min(limitMs, TIMER_MAX_MS),
+    )
+  }
+
+  // ---- Ending
+
+  /** Says how an attempt ended; a checkpoint that the next attempt may want goes first. */
+  #settle(claim: Claim, outcome: Outcome): void {
+    let resolution: Resolution
+    try {
+      resolution = toResolution(claim, outcome)
+    } catch (error) {
+      resolution = toResolution(claim, error instanceof Error ? error : new Error(String(error)))
+    }
+    if (claim.progress === undefined || resolution.call.case === 'complete') {
+      this.#end(claim, resolution)
+    } else {
+      claim.phase = 'ending'
+      void this.#keeper.saveProgress(claim).then(() => {
+        this.#end(claim, resolution)
+      })
+    }
+  }
+
+  #end(claim: Claim, resolution: Resolution): void {
+    claim.phase = 'ending'
+    this.#outbox.add(claim, resolution)
+  }
+
+  #toldLost(lost: LostClaim[]): void {
+    for (const { id, generation, detail } of lost) {
+      const claim = this.#newest.get(id)
+      if (claim?.claimed.generation === generation) {
+        this.#lose(claim, lossOf(detail))
+      }
+    }
+  }
+
+  /** The claim is gone: its handler is stopped, and has no outcome. */
+  #lose(claim: Claim, why: StopCause): void {
+    if (claim.phase !== 'held') {
+      return // the answer to its outcome says it
+    }
+    this.#log.info('a claim was lost', { taskId: claim.id, why })
+    const hasSlot = claim.isRunning
+    this.#forget(claim)
+    claim.stop(why)
+    if (!hasSlot) {
+      this.#waiting = this.#waiting.filter((waiting) => waiting !== claim)
+      this.#grantSoon()
+    }
+  }
+
+  /** The outcome is answered. */
+  #over(claim: Claim): void {
+    this.#forget(claim)
+    this.#freed(claim)
+  }
+
+  #forget(claim: Claim): void {
+    claim.phase = 'over'
+    this.#keeper.remove(claim)
+    this.#claims.delete(claim.key)
+    if (this.#newest.get(claim.id) === claim) {
+      this.#newest.delete(claim.id)
+    }
+    if (this.#claims.size === 0) {
+      this.#whenIdle?.()
+    }
+  }
+
+  /** A handler is free when nothing of it runs and its outcome is answered. */
+  #freed(claim: Claim): void {
+    if (!claim.isRunning && claim.phase === 'over' && !claim.isFreed) {
+      claim.isFreed = true
+      this.#busy -= 1
+      this.#startWaiting()
+      this.#grantSoon()
+    }
+  }
+
+  // ---- Stopping
+
+  async #stop(graceMs: number): Promise<void> {
+    this.#stopping.abort()
+    for (const [signal, stop] of this.#signals) {
+      process.removeListener(signal, stop)
+    }
+    this.#session?.closeSend()
+    this.#startWaiting() // gives back what did not start
+    const streamEnded = this.#streamEnded()
+    await this.#idleWithin(graceMs)
+    const late = [...this.#claims.values()].filter((claim) => claim.phase === 'held')
+    for (const claim of late) {
+      claim.stop('shutdown')
+      void this.#giveBack(claim)
+    }
+    // Claims that were on their way arrive before that.
+    await streamEnded
+    await this.#idleWithin(LAST_ANSWERS_MS)
+    this.#outbox.close()
+    this.#keeper.close()
+    await this.#receiving
+    this.#onStopped()
+  }
+
+  /** The stream whose sending side is closed ends by itself; if not, it is ended. */
+  async #streamEnded(): Promise<void> {
+    const ended = new AbortController()
+    void this.#receiving?.then(() => {
+      ended.abort()
+    })
+    await sleep(this.#receiving === undefined ? 0 : STREAM_END_MS, ended.signal)
+    this.#session?.cancel()
+  }
+
+  async #giveBack(claim: Claim): Promise<void> {
+    claim.phase = 'ending' // whatever it still returns is not its outcome
+    const until = now() + UNWIND_MS
+    while (claim.isRunning && now() < until) {
+      await sleep(5)
+    }
+    if (claim.progress !== undefined) {
+      await this.#keeper.saveProgress(claim)
+    }
+    this.#end(claim, toRelease(claim))
+  }
+
+  async #idleWithin(ms: number): Promise<void> {
+    if (this.#claims.size === 0) {
+      return
+    }
+    const idle = new AbortController()
+    this.#whenIdle = () => {
+      idle.abort()
+    }
+    await sleep(Math.min(ms, TIMER_MAX_MS), idle.signal)
+    this.#whenIdle = undefined
+  }
+}
+
+/**
+ * The server lets no claim live longer than the queue's timeout, so the handler is stopped a little before it: else
+ * another worker may have the task before this one said why it stopped.
+ */
+export function timeoutMarginMs(timeoutMs: number): number {
+  return Math.min(timeoutMs / 10, 1_000)
+}

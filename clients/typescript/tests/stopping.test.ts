@@ -1,0 +1,164 @@
+/** Scenarios of workers and servers that stop. */
+
+import assert from 'node:assert/strict'
+import { HandlerStopped, type Job, type Worker } from '../src/index.js'
+import { QUEUE, quiet, type Scene, scenario } from './harness/scene.js'
+import { aborted, Gate, until } from './harness/until.js'
+
+scenario('drain', async (scene) => {
+  await drains(scene, scene.client)
+})
+
+scenario('drain_grace_over', async (scene) => {
+  const { id } = await scene.client.enqueue({ queue: QUEUE, handlerRef: 'h' })
+  const started = new Gate()
+  let reason: unknown
+  const worker = scene.work({
+    handlers: {
+      h: async (_job, signal) => {
+        started.open()
+        reason = await aborted(signal)
+        return 'does not count'
+      },
+    },
+  })
+  await started.opened
+
+  await worker.stop({ graceMs: 50 })
+
+  assert.ok(reason instanceof HandlerStopped)
+  assert.equal(reason.why, 'shutdown')
+  const task = await scene.client.get(id)
+  assert.equal(task.status, 'PENDING')
+  assert.equal(task.attemptCount, 0)
+  assert.deepEqual(task.attempts, [])
+  assert.equal((await scene.claim())?.task?.id, id) // due at once
+})
+
+scenario('server_restart', async (scene) => {
+  await worksThrough(scene, () => scene.server.kill())
+})
+
+// It would wait an hour for a worker that does not let go.
+scenario('a server that is told to end is let go', async (scene) => {
+  await worksThrough(scene, () => scene.server.terminate())
+})
+
+scenario('claim_due_fallback', async (scene) => {
+  const front = await scene.withoutWork()
+  const client = scene.connect(front.address)
+  const warnings: string[] = []
+  const jobs = new Map<string, Job>()
+  const cancelled = new Gate<unknown>()
+  scene.work(
+    {
+      queues: ['mixed'],
+      logger: { ...quiet, warn: (message) => warnings.push(message) },
+      handlers: {
+        echo: (job) => job.payload,
+        fails: (job) => {
+          if (job.attemptNo === 1) throw new Error('once')
+        },
+        waits: async (job, signal) => {
+          jobs.set(job.id, job)
+          const reason = await aborted(signal)
+          // A machine that stood still for a lease gives the task out again.
+          if (reason instanceof HandlerStopped && reason.why !== 'lost') cancelled.open(reason)
+        },
+      },
+    },
+    client,
+  )
+  const task = { queue: 'mixed', initialBackoffMs: 1, leaseMs: 1_000 }
+  const happy = await client.enqueue({ ...task, handlerRef: 'echo', payload: 'hello' })
+  const failing = await client.enqueue({ ...task, handlerRef: 'fails' })
+  const waiting = await client.enqueue({ ...task, handlerRef: 'waits' })
+
+  assert.equal(Buffer.from((await scene.finished(happy.id)).result).toString(), 'hello')
+  assert.equal((await scene.finished(failing.id)).attempts.length, 2)
+  await until('the handler runs', () => jobs.get(waiting.id))
+  await client.cancel(waiting.id)
+  const reason = await cancelled.opened
+  assert.ok(reason instanceof HandlerStopped)
+  assert.equal(reason.why, 'cancelled')
+  assert.equal(front.refused, 1)
+  assert.equal(warnings.filter((message) => message.includes('ClaimDue')).length, 1)
+
+  await drains(scene, client)
+})
+
+/** A server that ends while handlers run and tasks wait, and comes back: every task ends once. */
+async function worksThrough(scene: Scene, endServer: () => Promise<void>): Promise<void> {
+  const tasks = Array.from({ length: 12 }, () => ({ queue: QUEUE, handlerRef: 'h' }))
+  const results = await scene.client.enqueueMany(tasks)
+  const gate = new Gate()
+  const started: string[] = []
+  scene.work({
+    concurrency: 4,
+    handlers: {
+      h: async (job) => {
+        started.push(job.id)
+        await gate.opened
+        return job.id
+      },
+    },
+  })
+  await until('four run', () => (started.length === 4 ? true : undefined))
+
+  await endServer()
+  gate.open() // their outcomes find no server
+  await scene.server.restart()
+
+  for (const { id } of results) {
+    const task = await scene.finished(id)
+    assert.equal(task.status, 'SUCCEEDED')
+    assert.equal(Buffer.from(task.result).toString(), id)
+    assert.equal(task.attempts.length, 1)
+  }
+  assert.equal(new Set(started).size, 12)
+  assert.equal(started.length, 12)
+}
+
+/** A worker that stops while its handlers run: they end, and nothing new is claimed. */
+async function drains(scene: Scene, client: Scene['client']): Promise<void> {
+  const leaseMs = 1_000
+  const results = await client.enqueueMany(
+    Array.from({ length: 5 }, () => ({ queue: QUEUE, handlerRef: 'h', leaseMs })),
+  )
+  const gate = new Gate()
+  const started: string[] = []
+  const worker: Worker = scene.work(
+    {
+      concurrency: 3,
+      handlers: {
+        h: async (job, signal) => {
+          started.push(job.id)
+          await gate.opened
+          return signal.aborted ? 'stopped' : 'done'
+        },
+      },
+    },
+    client,
+  )
+  await until('three run', () => (started.length === 3 ? true : undefined))
+
+  const stopped = worker.stop()
+  const [first = ''] = started
+  const before = await scene.client.get(first)
+  await until('the lease went on for two more', async () => {
+    const now = await scene.client.get(first)
+    const gained = Number(now.leaseExpiresAt) - Number(before.leaseExpiresAt)
+    return gained >= 2 * leaseMs ? true : undefined
+  })
+  gate.open()
+  await stopped
+
+  const ended = await Promise.all(results.map(({ id }) => scene.client.get(id)))
+  for (const task of ended) {
+    const isStarted = started.includes(task.id)
+    assert.equal(task.status, isStarted ? 'SUCCEEDED' : 'PENDING')
+    assert.equal(Buffer.from(task.result).toString(), isStarted ? 'done' : '')
+    assert.equal(task.attempts.length, isStarted ? 1 : 0)
+  }
+  assert.equal(started.length, 3)
+}
