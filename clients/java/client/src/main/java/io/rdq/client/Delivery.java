@@ -21,6 +21,9 @@ final class Delivery {
   /** Whether an earlier sending had no answer, and may have been done. */
   boolean isMaybeDone;
 
+  /** Whether it is sent in a message of its own, since one with others was refused. */
+  boolean goesAlone;
+
   /** Whether this stands in for an outcome that was refused. */
   boolean isSubstitute;
 

@@ -559,13 +559,8 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
     post(
         () -> {
           unary.resolveEnded();
-          for (Delivery delivery : deliveries) {
-            if (error.reason().isEmpty()) {
-              sendLater(delivery, error); // it is not the server that speaks
-            } else {
-              refused(delivery, error);
-            }
-          }
+          LOG.log(DEBUG, "outcomes have no answer: {0} {1}", error.code(), error.getMessage());
+          deliveries.forEach(delivery -> unanswered(delivery, error));
         });
   }
 
@@ -591,6 +586,23 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
           }
           LOG.log(DEBUG, "leases were not extended: {0} {1}", error.code(), error.getMessage());
         });
+  }
+
+  /**
+   * A call failed as a whole, which says nothing of one outcome: it goes again. Alone, if the
+   * request was at fault; what is refused for that alone is at fault itself.
+   */
+  private void unanswered(Delivery delivery, RdqException error) {
+    boolean isOfRequest =
+        error instanceof InvalidArgumentException
+            || error instanceof MessageTooLargeException
+            || error instanceof PayloadTooLargeException;
+    if (isOfRequest && delivery.goesAlone) {
+      refused(delivery, error);
+      return;
+    }
+    delivery.goesAlone |= isOfRequest;
+    sendLater(delivery, error);
   }
 
   private void resolved(Delivery delivery, ResolveResult result) {

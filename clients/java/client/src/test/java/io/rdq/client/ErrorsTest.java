@@ -22,7 +22,7 @@ import java.util.Set;
 import org.junit.jupiter.api.Test;
 
 class ErrorsTest {
-  private static StatusRuntimeException status(
+  static StatusRuntimeException status(
       Status.Code code, String domain, String reason, Map<String, String> metadata) {
     return StatusProto.toStatusRuntimeException(
         com.google.rpc.Status.newBuilder()

@@ -10,6 +10,7 @@ import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
@@ -182,6 +183,41 @@ class LifecycleScenariosTest extends Scenario {
     Task task = await(outcomeLost, TaskStatus.SUCCEEDED);
     assertEquals(1, task.attempts().size());
     assertEquals(1, operator.get(answerLost).attempts().size());
+  }
+
+  @Test
+  void anOutcomeOutlivesCallsThatFail() {
+    for (Map.Entry<Status.Code, String> refusal :
+        Map.of(
+                Status.Code.INTERNAL, "INTERNAL",
+                Status.Code.UNAUTHENTICATED, "UNAUTHENTICATED",
+                Status.Code.RESOURCE_EXHAUSTED, "MESSAGE_TOO_LARGE")
+            .entrySet()) {
+      AtomicInteger calls = new AtomicInteger();
+      GrpcProxy.Rules refuses =
+          new GrpcProxy.Rules() {
+            @Override
+            public void admit(String method) {
+              if (method.equals("ResolveBatch") && calls.incrementAndGet() == 1) {
+                throw ErrorsTest.status(refusal.getKey(), "rdq", refusal.getValue(), Map.of());
+              }
+            }
+          };
+      GrpcProxy proxy = open(new GrpcProxy(server, refuses));
+      String queue = "after " + refusal.getValue();
+      start(
+          connect(proxy.address())
+              .worker(queue)
+              .receiving(Worker.Receiving.CLAIM_DUE)
+              .handler("echo", Job::payload));
+
+      String id = producer.enqueue(NewTask.of(queue, "echo", "kept")).id();
+
+      Task task = await(id, TaskStatus.SUCCEEDED);
+      assertEquals("kept", text(task.result()));
+      assertEquals(1, task.attempts().size());
+      assertTrue(calls.get() > 1);
+    }
   }
 
   @Test
