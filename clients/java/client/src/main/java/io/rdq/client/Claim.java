@@ -14,7 +14,7 @@ import java.util.concurrent.RejectedExecutionException;
  */
 final class Claim {
   private static final long MARGIN_NANOS = Duration.ofMillis(100).toNanos();
-  private static final long TIMEOUT_MARGIN_NANOS = Duration.ofMillis(500).toNanos();
+  private static final long TIMEOUT_MARGIN_NANOS = Duration.ofSeconds(1).toNanos();
 
   final ClaimedTask proto;
   final ByteString token;
@@ -69,7 +69,7 @@ final class Claim {
     startByNanos = arrivedNanos + remaining - marginNanos(leaseNanos);
     timeoutAtNanos =
         proto.hasExecutionTimeout()
-            ? arrivedNanos + timeoutNanos(Times.duration(proto.getExecutionTimeout()))
+            ? arrivedNanos - (leaseNanos - remaining) + timeoutNanos(Times.duration(proto.getExecutionTimeout()))
             : Long.MAX_VALUE;
     // A third of the lease after it began, which may be some time ago.
     heartbeatAtNanos = arrivedNanos + Math.max(0, remaining - (leaseNanos - leaseNanos / 3));
@@ -85,12 +85,12 @@ final class Claim {
   }
 
   /**
-   * How long the handler may run. A little less than the queue allows: the lease ends with the
+   * How long after the claim the handler is stopped. A little less than the queue allows: the lease ends with the
    * timeout, and the failure has to be there before another claims the task.
    */
   static long timeoutNanos(Duration timeout) {
     long nanos = Times.nanos(timeout);
-    return nanos - Math.min(nanos / 20, TIMEOUT_MARGIN_NANOS);
+    return nanos - Math.min(nanos / 10, TIMEOUT_MARGIN_NANOS);
   }
 
   private static long leaseNanos(ClaimedTask proto, long remaining) {

@@ -51,8 +51,13 @@ class ClaimTest {
 
   @Test
   void aHandlerIsStoppedALittleBeforeItsTimeIsOver() {
-    assertEquals(950, millis(Claim.timeoutNanos(Duration.ofSeconds(1))));
-    assertEquals(59_500, millis(Claim.timeoutNanos(Duration.ofMinutes(1))));
+    assertEquals(900, millis(Claim.timeoutNanos(Duration.ofSeconds(1))));
+    assertEquals(59_000, millis(Claim.timeoutNanos(Duration.ofMinutes(1))));
+    ClaimedTask late =
+        claim(Duration.ofSeconds(30), Duration.ofSeconds(25)).proto.toBuilder()
+            .setExecutionTimeout(Times.proto(Duration.ofSeconds(30)))
+            .build();
+    assertEquals(24_000, millis(new Claim(late, 0, 0).timeoutAtNanos), "of the claim, not arrival");
   }
 
   @Test
