@@ -16,7 +16,7 @@ import java.util.function.Consumer;
 /** Unary calls, repeated while that helps and the total deadline lasts. */
 final class Calls {
   private static final Duration TRY_MAX = Duration.ofSeconds(10);
-  private static final Duration BACKOFF_MAX = Duration.ofSeconds(5);
+  static final Duration BACKOFF_MAX = Duration.ofSeconds(5);
 
   private final Channel channel;
   private final Duration deadline;

@@ -43,6 +43,9 @@ final class Claim {
   /** Whether the delivery waits until the last progress is stored. */
   boolean isFlushing;
 
+  /** How long it waits between its tries to do so. */
+  final Backoff flushBackoff = new Backoff(Calls.BACKOFF_MAX);
+
   long heartbeatAtNanos;
   long wakeAtNanos = Long.MAX_VALUE;
   final long order;

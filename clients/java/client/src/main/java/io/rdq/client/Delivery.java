@@ -8,14 +8,11 @@ import io.rdq.v1.FailRequest;
 import io.rdq.v1.ReleaseRequest;
 import io.rdq.v1.RescheduleRequest;
 import io.rdq.v1.Resolution;
-import java.time.Duration;
 
 /** An outcome on its way, until it is answered. Belongs to the loop's thread. */
 final class Delivery {
-  private static final Duration BACKOFF_MAX = Duration.ofSeconds(5);
-
   final Claim claim;
-  final Backoff backoff = new Backoff(BACKOFF_MAX);
+  final Backoff backoff = new Backoff(Calls.BACKOFF_MAX);
   Resolution resolution;
 
   /** Whether an earlier sending had no answer, and may have been done. */

@@ -579,11 +579,8 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
   public void extendFailed(List<Heartbeat> beats, RdqException error) {
     post(
         () -> {
-          // What the network lost is sent again in a tenth of its lease.
           unary.extendEnded();
-          if (!error.reason().isEmpty()) {
-            beats.forEach(beat -> notExtended(beat, error));
-          }
+          beats.forEach(beat -> unanswered(beat, error));
           LOG.log(DEBUG, "leases were not extended: {0} {1}", error.code(), error.getMessage());
         });
   }
@@ -603,6 +600,28 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
     }
     delivery.goesAlone |= isOfRequest;
     sendLater(delivery, error);
+  }
+
+  /** A call failed as a whole: what it carried is sent again, unless that can never help. */
+  private void unanswered(Heartbeat beat, RdqException error) {
+    boolean isFinal =
+        switch (error.code()) {
+          case UNIMPLEMENTED, INVALID_ARGUMENT, PERMISSION_DENIED -> true;
+          default -> error instanceof MessageTooLargeException;
+        };
+    if (isFinal) {
+      notExtended(beat, error);
+    } else {
+      extendSoon(beat.claim(), error);
+    }
+  }
+
+  /** An outcome does not wait a tenth of its lease until its progress is sent again. */
+  private void extendSoon(Claim claim, RdqException error) {
+    if (claims.get(claim.token) == claim && claim.isFlushing) {
+      claim.heartbeatAtNanos = now() + Calls.waitNanos(claim.flushBackoff, error.retryAfter());
+      setTimer(claim);
+    }
   }
 
   private void resolved(Delivery delivery, ResolveResult result) {
@@ -690,6 +709,8 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
       LOG.log(WARNING, "task {0} was not extended: {1}", claim.taskId(), error.getMessage());
       // Progress that is refused once is refused always.
       progressDone(beat);
+    } else {
+      extendSoon(claim, error);
     }
   }
 

@@ -221,6 +221,39 @@ class LifecycleScenariosTest extends Scenario {
   }
 
   @Test
+  void progressThatIsNotStoredAtOnceDoesNotHoldAFailureForLong() {
+    AtomicInteger extensions = new AtomicInteger();
+    GrpcProxy.Rules refuses =
+        new GrpcProxy.Rules() {
+          @Override
+          public void admit(String method) {
+            if (method.equals("ExtendLeases") && extensions.incrementAndGet() <= 3) {
+              throw Status.UNAVAILABLE.asRuntimeException();
+            }
+          }
+        };
+    GrpcProxy proxy = open(new GrpcProxy(server, refuses));
+    operator.putQueue("once", QueueConfig.builder().maxAttempts(1).build());
+    start(
+        connect(proxy.address())
+            .worker("once")
+            // A tenth of it is longer than a test looks for anything.
+            .lease(Duration.ofHours(2))
+            .receiving(Worker.Receiving.CLAIM_DUE)
+            .handler(
+                "fails",
+                job -> {
+                  job.progress("half".getBytes());
+                  throw new IllegalStateException("half way");
+                }));
+
+    String id = producer.enqueue(NewTask.of("once", "fails", "")).id();
+
+    assertEquals("half", text(await(id, TaskStatus.DEAD).progress()));
+    assertEquals(4, extensions.get());
+  }
+
+  @Test
   void claimDueFallback() throws Exception {
     BlockingQueue<String> refused = new LinkedBlockingQueue<>();
     GrpcProxy.Rules older =
