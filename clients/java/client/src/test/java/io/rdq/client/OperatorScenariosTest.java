@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.grpc.Status;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -150,5 +151,21 @@ class OperatorScenariosTest extends Scenario {
     await(ids.get(0), TaskStatus.SUCCEEDED);
     paused.stop();
     assertThrows(QueueNotEmptyException.class, () -> operator.deleteQueue(QUEUE));
+  }
+
+  @Test
+  void aRedriveThatIsNotAnsweredEnds() {
+    TcpProxy proxy = open(new TcpProxy(server.port()));
+    Duration timeout = Duration.ofMillis(300);
+    RdqClient behind = open(RdqClient.builder(proxy.address()).callTimeout(timeout).build());
+    proxy.holdDown(true);
+
+    RdqException error =
+        assertThrows(
+            RdqException.class, () -> behind.operator().redrive(QUEUE, Selector.ids("none")));
+
+    assertEquals(Status.Code.DEADLINE_EXCEEDED, error.code());
+    assertTrue(error.outcomeUnknown());
+    assertTrue(error.partialCount().isEmpty());
   }
 }
