@@ -23,7 +23,8 @@ final class Execution implements Runnable {
     Outcome outcome = Outcome.fail(Failure.OUTCOME_REFUSED, "the handler ended without an outcome");
     try {
       if (claim.begin()) {
-        outcome = outcome();
+        Job job = new Job(claim);
+        outcome = Tracing.attempt(job, () -> outcome(job));
       }
     } finally {
       claim.end();
@@ -31,12 +32,11 @@ final class Execution implements Runnable {
     }
   }
 
-  private Outcome outcome() {
-    Job job = new Job(claim);
+  private Outcome outcome(Job job) {
     Object returned = null;
     Throwable thrown = null;
     try {
-      returned = Tracing.handle(handler, job);
+      returned = handler.handle(job);
     } catch (Throwable error) {
       // Errors too: an attempt that found no memory, or no class, failed.
       thrown = error;

@@ -9,6 +9,7 @@ import io.opentelemetry.context.Context;
 import io.opentelemetry.context.Scope;
 import io.opentelemetry.context.propagation.TextMapGetter;
 import java.util.Map;
+import java.util.function.Supplier;
 
 /** Carries the trace from producer to handler, where OpenTelemetry is on the class path. */
 final class Tracing {
@@ -23,9 +24,9 @@ final class Tracing {
     }
   }
 
-  /** Runs a handler, in a span under its producer's. */
-  static Object handle(Handler handler, Job job) throws Exception {
-    return IS_THERE ? WithOpenTelemetry.handle(handler, job) : handler.handle(job);
+  /** Runs an attempt, in a span under its producer's. */
+  static Outcome attempt(Job job, Supplier<Outcome> attempt) {
+    return IS_THERE ? WithOpenTelemetry.attempt(job, attempt) : attempt.get();
   }
 
   private static boolean isThere() {
@@ -52,7 +53,7 @@ final class Tracing {
           .inject(Context.current(), task, io.rdq.v1.Task.Builder::putHeaders);
     }
 
-    static Object handle(Handler handler, Job job) throws Exception {
+    static Outcome attempt(Job job, Supplier<Outcome> attempt) {
       Context parent =
           W3CTraceContextPropagator.getInstance().extract(Context.root(), job.headers(), HEADERS);
       Span span =
@@ -68,17 +69,26 @@ final class Tracing {
               .startSpan();
       Scope scope = span.makeCurrent();
       try {
-        return handler.handle(job);
-      } catch (Throwable thrown) {
-        if (!(thrown instanceof SnoozeException)) {
-          span.recordException(thrown);
+        Outcome outcome = attempt.get();
+        if (isFailure(job, outcome)) {
+          // Not its message, which may quote what the task carries.
+          span.setAttribute("error.type", outcome.failure.type());
           span.setStatus(StatusCode.ERROR);
         }
-        throw thrown;
+        return outcome;
       } finally {
         scope.close();
         span.end();
       }
+    }
+
+    /** Whether the attempt counts as failed: one that lost its claim or is given back does not. */
+    private static boolean isFailure(Job job, Outcome outcome) {
+      boolean isSent = job.cancelReason().map(CancelReason.TIMEOUT::equals).orElse(true);
+      return switch (outcome.kind) {
+        case FAIL, FAIL_RETRYABLE, DEAD_LETTER -> isSent;
+        case COMPLETE, RESCHEDULE, RELEASE -> false;
+      };
     }
   }
 }
