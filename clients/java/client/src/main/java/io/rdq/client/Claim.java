@@ -31,6 +31,9 @@ final class Claim {
   final CompletableFuture<CancelReason> cancellation = new CompletableFuture<>();
 
   // The loop's.
+  /** When the claim is released although its handler, which was stopped, still runs. */
+  long releaseAtNanos = Long.MAX_VALUE;
+
   boolean isStarted;
   boolean handlerRuns;
 

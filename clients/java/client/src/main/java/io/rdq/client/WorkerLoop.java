@@ -52,6 +52,9 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
   /** How long a stopped worker waits, after its grace, for answers and for its stream's end. */
   private static final long AFTER_GRACE = Duration.ofSeconds(5).toNanos();
 
+  /** How long a handler that is stopped after the grace may take to end. */
+  private static final long STOPPING_MAX = Duration.ofSeconds(1).toNanos();
+
   private static final long HEARTBEAT_MIN = Duration.ofMillis(1).toNanos();
   private static final int CREDITS_MAX = 10_000;
   private static final long NEVER = Long.MAX_VALUE;
@@ -372,7 +375,12 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
     claim.handlerRuns = false;
     running--;
     if (!claim.isDecided) {
-      decide(claim, outcome);
+      boolean wasStopped = claim.releaseAtNanos != NEVER;
+      boolean counts =
+          !wasStopped
+              || outcome.kind == Outcome.Kind.COMPLETE
+              || outcome.kind == Outcome.Kind.RELEASE;
+      decide(claim, counts ? outcome : Outcome.release());
     }
     forgetIfOver(claim);
   }
@@ -445,7 +453,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
     if (claims.get(claim.token) == claim) {
       at = claim.isStarted || claim.isDecided ? claim.heartbeatAtNanos : claim.startByNanos + 1;
       if (claim.handlerRuns && !claim.isDecided) {
-        at = Math.min(at, claim.timeoutAtNanos);
+        at = Math.min(at, Math.min(claim.timeoutAtNanos, claim.releaseAtNanos));
       }
     }
     claim.wakeAtNanos = at;
@@ -463,6 +471,10 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
     if (claim.handlerRuns && !claim.isDecided && now >= claim.timeoutAtNanos) {
       claim.cancel(CancelReason.TIMEOUT, settings.executor());
       decide(claim, Outcome.fail(Failure.TIMEOUT, "the queue's execution timeout is over"));
+    }
+    if (!claim.isDecided && now >= claim.releaseAtNanos) {
+      LOG.log(WARNING, "the handler of task {0} does not stop; it is given back", claim.taskId());
+      decide(claim, Outcome.release());
     }
     if (now >= claim.heartbeatAtNanos) {
       dueHeartbeats.add(claim);
@@ -750,7 +762,9 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
     for (Claim claim : List.copyOf(claims.values())) {
       if (!claim.isDecided) {
         claim.cancel(CancelReason.SHUTDOWN, settings.executor());
-        decide(claim, Outcome.release());
+        // Until then a success that it returns counts.
+        claim.releaseAtNanos = saturatedAdd(graceEndNanos, STOPPING_MAX);
+        setTimer(claim);
       }
     }
   }

@@ -110,6 +110,82 @@ class LifecycleScenariosTest extends Scenario {
   }
 
   @Test
+  void aSuccessAfterTheGraceCountsAndAHandlerThatIgnoresItsStopIsGivenBack() {
+    CountDownLatch started = new CountDownLatch(2);
+    CountDownLatch ends = new CountDownLatch(1);
+    open(ends::countDown);
+    Worker worker =
+        open(
+            client
+                .worker(QUEUE)
+                .grace(Duration.ZERO)
+                .handler(
+                    "succeeds",
+                    job -> {
+                      started.countDown();
+                      try {
+                        blockUntilStopped();
+                      } catch (InterruptedException stopped) {
+                        return "just so";
+                      }
+                      return null;
+                    })
+                .handler(
+                    "ignores",
+                    job -> {
+                      started.countDown();
+                      while (ends.getCount() > 0) {
+                        try {
+                          ends.await();
+                        } catch (InterruptedException ignored) {
+                          // As it should not be.
+                        }
+                      }
+                      return "too late";
+                    })
+                .start());
+    String succeeds = enqueue("succeeds");
+    String ignores = enqueue("ignores");
+    await(started);
+
+    worker.stop();
+
+    assertEquals("just so", text(operator.get(succeeds).result()));
+    Task given = operator.get(ignores);
+    assertEquals(TaskStatus.PENDING, given.status());
+    assertEquals(0, given.attempts().size());
+  }
+
+  @Test
+  void aServerThatDrainsKeepsTheOutcomesOfWhatRuns() {
+    CountDownLatch started = new CountDownLatch(1);
+    CountDownLatch ends = new CountDownLatch(1);
+    Worker worker = start(
+        client
+            .worker(QUEUE)
+            .handler(
+                "held",
+                job -> {
+                  started.countDown();
+                  ends.await();
+                  return "ended";
+                }));
+    String id = enqueue("held");
+    await(started);
+
+    server.terminate();
+    ends.countDown();
+    server.awaitEnd();
+    worker.stop();
+    server.restart();
+
+    Task task = operator.get(id);
+    assertEquals(TaskStatus.SUCCEEDED, task.status());
+    assertEquals("ended", text(task.result()));
+    assertEquals(1, task.attempts().size());
+  }
+
+  @Test
   void serverRestart() {
     AtomicInteger runs = new AtomicInteger();
     CountDownLatch started = new CountDownLatch(4);
