@@ -59,7 +59,8 @@ final class Calls {
 
   /**
    * Calls what answers with a stream that shows progress: limited in time and repeated as any other
-   * call until its first message, and neither after that. What it throws after messages came is passed on as it is.
+   * call until its first message, and neither after that. What it throws after messages came is
+   * passed on as it is.
    */
   <Q, R> void progress(MethodDescriptor<Q, R> method, Q request, Consumer<R> onMessage) {
     Tries tries = tries();

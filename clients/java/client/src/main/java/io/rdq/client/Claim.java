@@ -75,7 +75,9 @@ final class Claim {
     startByNanos = arrivedNanos + remaining - marginNanos(leaseNanos);
     timeoutAtNanos =
         proto.hasExecutionTimeout()
-            ? arrivedNanos - (leaseNanos - remaining) + timeoutNanos(Times.duration(proto.getExecutionTimeout()))
+            ? arrivedNanos
+                - (leaseNanos - remaining)
+                + timeoutNanos(Times.duration(proto.getExecutionTimeout()))
             : Long.MAX_VALUE;
     // A third of the lease after it began, which may be some time ago.
     heartbeatAtNanos = arrivedNanos + Math.max(0, remaining - (leaseNanos - leaseNanos / 3));
@@ -91,8 +93,8 @@ final class Claim {
   }
 
   /**
-   * How long after the claim the handler is stopped. A little less than the queue allows: the lease ends with the
-   * timeout, and the failure has to be there before another claims the task.
+   * How long after the claim the handler is stopped. A little less than the queue allows: the lease
+   * ends with the timeout, and the failure has to be there before another claims the task.
    */
   static long timeoutNanos(Duration timeout) {
     long nanos = Times.nanos(timeout);

@@ -72,8 +72,9 @@ public final class Worker implements AutoCloseable {
 
   /**
    * Drains: nothing more is claimed, what did not start is given back, and running handlers go on,
-   * their leases kept, until they end or the grace is over; then they are interrupted and,
-   * unless they succeed within a second, their tasks given back. Returns when every outcome is answered, or 5 seconds after the grace.
+   * their leases kept, until they end or the grace is over; then they are interrupted and, unless
+   * they succeed within a second, their tasks given back. Returns when every outcome is answered,
+   * or 5 seconds after the grace.
    *
    * <p>Called again, it waits for the same end. An interrupt of the caller ends the waiting only.
    */
