@@ -49,8 +49,14 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
   private static final long CONNECT_AGAIN = Duration.ofSeconds(1).toNanos();
   private static final Duration RECONNECT_MAX = Duration.ofSeconds(10);
 
-  /** How long a stopped worker waits, after its grace, for answers and for its stream's end. */
+  /** How long a stopped worker waits, after its grace, for answers. */
   private static final long AFTER_GRACE = Duration.ofSeconds(5).toNanos();
+
+  /**
+   * How long one that has all answers waits for its stream's end, from when it last heard of it:
+   * claims may be on their way still.
+   */
+  private static final long STREAM_END_MAX = Duration.ofSeconds(1).toNanos();
 
   /** How long a handler that is stopped after the grace may take to end. */
   private static final long STOPPING_MAX = Duration.ofSeconds(1).toNanos();
@@ -97,6 +103,12 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
 
   /** When what is left of a stop ends in any case. */
   private long lastEndNanos = NEVER;
+
+  /** When a stopped worker first had all answers. */
+  private long answeredNanos = NEVER;
+
+  /** When such a one looks again whether its stream is to be waited for. */
+  private long streamEndNanos = NEVER;
 
   WorkerLoop(Channel channel, WorkerSettings settings, Router router) {
     this.channel = channel;
@@ -188,7 +200,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
         Math.min(
             outbox.nextNanos(actedNanos), timers.isEmpty() ? NEVER : timers.first().wakeAtNanos);
     if (isStopping) {
-      next = Math.min(next, isGraceOver ? lastEndNanos : graceEndNanos);
+      next = Math.min(next, isGraceOver ? Math.min(lastEndNanos, streamEndNanos) : graceEndNanos);
     }
     if (link != null) {
       next = Math.min(next, link.heardNanos + SILENCE_MAX);
@@ -515,6 +527,9 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
       if (deliveries.isEmpty()) {
         break;
       }
+      if (isStopping) {
+        Calls.wakeUp(channel); // nobody connects any more, who else would
+      }
       unary.resolve(deliveries);
     }
     while (unary.canExtend()) {
@@ -774,6 +789,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
     if (!isStopping) {
       return false;
     }
+    streamEndNanos = NEVER;
     if (isGraceOver && now() >= lastEndNanos) {
       return true;
     }
@@ -787,11 +803,12 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
       return true;
     }
     // Nothing is left but what the server may still have on its way.
-    if (!isGraceOver) {
-      isGraceOver = true;
-      lastEndNanos = now() + AFTER_GRACE;
-    }
-    return false;
+    isGraceOver = true;
+    answeredNanos = Math.min(answeredNanos, now());
+    long end = Math.max(answeredNanos, link.heardNanos) + STREAM_END_MAX;
+    lastEndNanos = Math.min(lastEndNanos, answeredNanos + AFTER_GRACE);
+    streamEndNanos = Math.min(lastEndNanos, end);
+    return now() >= streamEndNanos;
   }
 
   private static long saturatedAdd(long a, long b) {

@@ -160,16 +160,17 @@ class LifecycleScenariosTest extends Scenario {
   void aServerThatDrainsKeepsTheOutcomesOfWhatRuns() {
     CountDownLatch started = new CountDownLatch(1);
     CountDownLatch ends = new CountDownLatch(1);
-    Worker worker = start(
-        client
-            .worker(QUEUE)
-            .handler(
-                "held",
-                job -> {
-                  started.countDown();
-                  ends.await();
-                  return "ended";
-                }));
+    Worker worker =
+        start(
+            client
+                .worker(QUEUE)
+                .handler(
+                    "held",
+                    job -> {
+                      started.countDown();
+                      ends.await();
+                      return "ended";
+                    }));
     String id = enqueue("held");
     await(started);
 
@@ -183,6 +184,22 @@ class LifecycleScenariosTest extends Scenario {
     assertEquals(TaskStatus.SUCCEEDED, task.status());
     assertEquals("ended", text(task.result()));
     assertEquals(1, task.attempts().size());
+  }
+
+  @Test
+  void aWorkerWithNothingToWaitForStopsWithoutItsServer() {
+    TcpProxy proxy = open(new TcpProxy(server.port()));
+    Worker worker =
+        connect(proxy.address())
+            .worker(QUEUE)
+            .grace(Duration.ofHours(1))
+            .handler("echo", Job::payload)
+            .start();
+    await(enqueue("echo"), TaskStatus.SUCCEEDED);
+    proxy.holdUp(true);
+    proxy.holdDown(true);
+
+    worker.stop();
   }
 
   @Test
