@@ -11,7 +11,7 @@ import io.rdq.v1.Resolution;
 
 /** An outcome on its way, until it is answered. Belongs to the loop's thread. */
 final class Delivery {
-  final Claim claim;
+  final HeldClaim claim;
   final Backoff backoff = new Backoff(Calls.BACKOFF_MAX);
   Resolution resolution;
 
@@ -27,13 +27,13 @@ final class Delivery {
   /** Not to be sent before; on the loop's clock. */
   long notBeforeNanos;
 
-  Delivery(Claim claim, Resolution resolution) {
+  Delivery(HeldClaim claim, Resolution resolution) {
     this.claim = claim;
     this.resolution = resolution;
   }
 
   /** What the server is told of an outcome. */
-  static Resolution resolution(Claim claim, Outcome outcome) {
+  static Resolution resolution(HeldClaim claim, Outcome outcome) {
     Resolution.Builder resolution = Resolution.newBuilder();
     String id = claim.taskId();
     switch (outcome.kind) {

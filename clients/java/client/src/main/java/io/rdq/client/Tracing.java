@@ -25,8 +25,8 @@ final class Tracing {
   }
 
   /** Runs an attempt, in a span under its producer's. */
-  static Outcome attempt(Job job, Supplier<Outcome> attempt) {
-    return IS_THERE ? WithOpenTelemetry.attempt(job, attempt) : attempt.get();
+  static Outcome attempt(Claim claim, Supplier<Outcome> attempt) {
+    return IS_THERE ? WithOpenTelemetry.attempt(claim, attempt) : attempt.get();
   }
 
   private static boolean isThere() {
@@ -53,9 +53,9 @@ final class Tracing {
           .inject(Context.current(), task, io.rdq.v1.Task.Builder::putHeaders);
     }
 
-    static Outcome attempt(Job job, Supplier<Outcome> attempt) {
+    static Outcome attempt(Claim claim, Supplier<Outcome> attempt) {
       Context parent =
-          W3CTraceContextPropagator.getInstance().extract(Context.root(), job.headers(), HEADERS);
+          W3CTraceContextPropagator.getInstance().extract(Context.root(), claim.headers(), HEADERS);
       Span span =
           // Not `get`, after which the application could not set its own any more.
           GlobalOpenTelemetry.getOrNoop()
@@ -63,14 +63,14 @@ final class Tracing {
               .spanBuilder("rdq.handle")
               .setParent(parent)
               .setSpanKind(SpanKind.CONSUMER)
-              .setAttribute("rdq.queue", job.task().queue())
-              .setAttribute("rdq.task_id", job.id())
-              .setAttribute("rdq.attempt", job.attemptNumber())
+              .setAttribute("rdq.queue", claim.task().queue())
+              .setAttribute("rdq.task_id", claim.id())
+              .setAttribute("rdq.attempt", claim.attemptNumber())
               .startSpan();
       Scope scope = span.makeCurrent();
       try {
         Outcome outcome = attempt.get();
-        if (isFailure(job, outcome)) {
+        if (isFailure(claim, outcome)) {
           // Not its message, which may quote what the task carries.
           span.setAttribute("error.type", outcome.failure.type());
           span.setStatus(StatusCode.ERROR);
@@ -83,8 +83,8 @@ final class Tracing {
     }
 
     /** Whether the attempt counts as failed: one that lost its claim or is given back does not. */
-    private static boolean isFailure(Job job, Outcome outcome) {
-      boolean isSent = job.cancelReason().map(CancelReason.TIMEOUT::equals).orElse(true);
+    private static boolean isFailure(Claim claim, Outcome outcome) {
+      boolean isSent = claim.cancelReason().map(CancelReason.TIMEOUT::equals).orElse(true);
       return switch (outcome.kind) {
         case FAIL, FAIL_RETRYABLE, DEAD_LETTER -> isSent;
         case COMPLETE, RESCHEDULE, RELEASE -> false;

@@ -141,7 +141,7 @@ public final class Worker implements AutoCloseable {
     private Duration lease;
     private Duration grace = Duration.ofSeconds(30);
     private Receiving receiving = Receiving.AUTOMATIC;
-    private OutcomeMapper mapper = (job, returned, thrown) -> null;
+    private OutcomeMapper mapper = (claim, returned, thrown) -> null;
     private Executor executor;
     private boolean stopsOnShutdown;
 

@@ -73,21 +73,21 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
   private final long originNanos = System.nanoTime();
 
   /** Every delivery that is not over: its handler runs, or its outcome is not answered. */
-  private final Map<ByteString, Claim> claims = new HashMap<>();
+  private final Map<ByteString, HeldClaim> claims = new HashMap<>();
 
   /** Of each task, the newest of these. */
-  private final Map<String, Claim> newest = new HashMap<>();
+  private final Map<String, HeldClaim> newest = new HashMap<>();
 
   /** What arrived while all handlers were busy. */
-  private final Deque<Claim> waiting = new ArrayDeque<>();
+  private final Deque<HeldClaim> waiting = new ArrayDeque<>();
 
-  private final TreeSet<Claim> timers =
+  private final TreeSet<HeldClaim> timers =
       new TreeSet<>(
-          Comparator.comparingLong((Claim claim) -> claim.wakeAtNanos)
+          Comparator.comparingLong((HeldClaim claim) -> claim.wakeAtNanos)
               .thenComparingLong(claim -> claim.order));
 
   private final Outbox outbox = new Outbox();
-  private final Set<Claim> dueHeartbeats = new LinkedHashSet<>();
+  private final Set<HeldClaim> dueHeartbeats = new LinkedHashSet<>();
   private final Backoff reconnect = new Backoff(RECONNECT_MAX);
 
   private Link link;
@@ -174,7 +174,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
     long now = now();
     actedNanos = now;
     while (!timers.isEmpty() && timers.first().wakeAtNanos <= now) {
-      Claim claim = timers.pollFirst();
+      HeldClaim claim = timers.pollFirst();
       claim.wakeAtNanos = NEVER;
       wake(claim, now);
     }
@@ -317,8 +317,8 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
   // ---- Claims ----
 
   private void arrived(ClaimedTask task, long arrivedNanos) {
-    Claim claim = new Claim(task, arrivedNanos, arrivals++);
-    Claim before = newest.get(claim.taskId());
+    HeldClaim claim = new HeldClaim(task, arrivedNanos, arrivals++);
+    HeldClaim before = newest.get(claim.taskId());
     if (claims.containsKey(claim.token)
         || before != null && before.proto.getGeneration() > task.getGeneration()) {
       return; // a newer claim of it is here already
@@ -338,14 +338,14 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
 
   private void startWaiting(long now) {
     while (!waiting.isEmpty() && running < settings.concurrency()) {
-      Claim claim = waiting.poll();
+      HeldClaim claim = waiting.poll();
       if (!claim.isDecided) {
         start(claim, now);
       }
     }
   }
 
-  private void start(Claim claim, long now) {
+  private void start(HeldClaim claim, long now) {
     if (now > claim.startByNanos) {
       LOG.log(INFO, "task {0} is given back: its lease is all but gone", claim.taskId());
       decide(claim, Outcome.release());
@@ -383,7 +383,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
     }
   }
 
-  private void handlerEnded(Claim claim, Outcome outcome) {
+  private void handlerEnded(HeldClaim claim, Outcome outcome) {
     claim.handlerRuns = false;
     running--;
     if (!claim.isDecided) {
@@ -398,7 +398,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
   }
 
   /** Says how a claim ends. What its handler does from here on has no effect. */
-  private void decide(Claim claim, Outcome outcome) {
+  private void decide(HeldClaim claim, Outcome outcome) {
     claim.isDecided = true;
     Delivery delivery = new Delivery(claim, Delivery.resolution(claim, outcome));
     claim.delivery = delivery;
@@ -416,7 +416,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
   }
 
   /** The claim is another's now, or nobody's. */
-  private void lose(Claim claim, CancelReason why) {
+  private void lose(HeldClaim claim, CancelReason why) {
     claim.isDecided = true;
     claim.isFlushing = false;
     claim.cancel(why, settings.executor());
@@ -430,7 +430,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
     forgetIfOver(claim);
   }
 
-  private void forgetIfOver(Claim claim) {
+  private void forgetIfOver(HeldClaim claim) {
     if (claim.handlerRuns || claim.delivery != null || !claim.isDecided) {
       return;
     }
@@ -441,7 +441,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
   }
 
   private void lost(LostClaim lost) {
-    Claim claim = newest.get(lost.getId());
+    HeldClaim claim = newest.get(lost.getId());
     if (claim == null || claim.proto.getGeneration() != lost.getGeneration()) {
       return;
     }
@@ -459,7 +459,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
 
   // ---- Time ----
 
-  private void setTimer(Claim claim) {
+  private void setTimer(HeldClaim claim) {
     timers.remove(claim);
     long at = NEVER;
     if (claims.get(claim.token) == claim) {
@@ -474,7 +474,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
     }
   }
 
-  private void wake(Claim claim, long now) {
+  private void wake(HeldClaim claim, long now) {
     if (!claim.isStarted && !claim.isDecided) {
       waiting.remove(claim);
       start(claim, now); // and be given back
@@ -497,7 +497,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
   }
 
   /** After how long a heartbeat that has no answer is sent again. */
-  private static long again(Claim claim) {
+  private static long again(HeldClaim claim) {
     return Math.max(HEARTBEAT_MIN, claim.leaseNanos / 10);
   }
 
@@ -644,7 +644,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
   }
 
   /** An outcome does not wait a tenth of its lease until its progress is sent again. */
-  private void extendSoon(Claim claim, RdqException error) {
+  private void extendSoon(HeldClaim claim, RdqException error) {
     if (claims.get(claim.token) == claim && claim.isFlushing) {
       claim.heartbeatAtNanos = now() + Calls.waitNanos(claim.flushBackoff, error.retryAfter());
       setTimer(claim);
@@ -661,7 +661,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
 
   private void done(Delivery delivery) {
     outbox.answered(delivery);
-    Claim claim = delivery.claim;
+    HeldClaim claim = delivery.claim;
     claim.delivery = null;
     claim.heartbeatAtNanos = NEVER;
     setTimer(claim);
@@ -713,7 +713,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
       notExtended(beat, Errors.of(result.getError()));
       return;
     }
-    Claim claim = beat.claim();
+    HeldClaim claim = beat.claim();
     if (claims.get(claim.token) == claim && claim.heartbeatAtNanos != NEVER) {
       claim.heartbeatAtNanos = now() + Math.max(HEARTBEAT_MIN, claim.leaseNanos / 3);
       setTimer(claim);
@@ -722,7 +722,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
   }
 
   private void notExtended(Heartbeat beat, RdqException error) {
-    Claim claim = beat.claim();
+    HeldClaim claim = beat.claim();
     if (claims.get(claim.token) != claim) {
       return;
     }
@@ -743,7 +743,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
 
   /** The progress of a heartbeat is settled; an outcome that waited for that goes. */
   private void progressDone(Heartbeat beat) {
-    Claim claim = beat.claim();
+    HeldClaim claim = beat.claim();
     claim.progressDone(beat.progressNumber());
     if (claim.isFlushing && !claim.hasNewProgress()) {
       claim.isFlushing = false;
@@ -762,9 +762,9 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
     if (link != null) {
       link.stopClaiming();
     }
-    List<Claim> unstarted = new ArrayList<>(waiting);
+    List<HeldClaim> unstarted = new ArrayList<>(waiting);
     waiting.clear();
-    for (Claim claim : unstarted) {
+    for (HeldClaim claim : unstarted) {
       if (!claim.isDecided) {
         decide(claim, Outcome.release());
       }
@@ -774,7 +774,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
   private void endGrace() {
     isGraceOver = true;
     lastEndNanos = saturatedAdd(graceEndNanos, AFTER_GRACE);
-    for (Claim claim : List.copyOf(claims.values())) {
+    for (HeldClaim claim : List.copyOf(claims.values())) {
       if (!claim.isDecided) {
         claim.cancel(CancelReason.SHUTDOWN, settings.executor());
         // Until then a success that it returns counts.

@@ -41,7 +41,7 @@ class LifecycleScenariosTest extends Scenario {
                 .receiving(receiving)
                 .handler(
                     "drained",
-                    job -> {
+                    claim -> {
                       started.countDown();
                       ends.await();
                       return "ended";
@@ -83,12 +83,12 @@ class LifecycleScenariosTest extends Scenario {
                 .grace(Duration.ofMillis(200))
                 .handler(
                     "endless",
-                    job -> {
+                    claim -> {
                       started.countDown();
                       try {
                         blockUntilStopped();
                       } finally {
-                        reason.complete(job.cancelReason());
+                        reason.complete(claim.cancelReason());
                       }
                       return null;
                     })
@@ -121,7 +121,7 @@ class LifecycleScenariosTest extends Scenario {
                 .grace(Duration.ZERO)
                 .handler(
                     "succeeds",
-                    job -> {
+                    claim -> {
                       started.countDown();
                       try {
                         blockUntilStopped();
@@ -132,7 +132,7 @@ class LifecycleScenariosTest extends Scenario {
                     })
                 .handler(
                     "ignores",
-                    job -> {
+                    claim -> {
                       started.countDown();
                       while (ends.getCount() > 0) {
                         try {
@@ -166,7 +166,7 @@ class LifecycleScenariosTest extends Scenario {
                 .worker(QUEUE)
                 .handler(
                     "held",
-                    job -> {
+                    claim -> {
                       started.countDown();
                       ends.await();
                       return "ended";
@@ -193,7 +193,7 @@ class LifecycleScenariosTest extends Scenario {
         connect(proxy.address())
             .worker(QUEUE)
             .grace(Duration.ofHours(1))
-            .handler("echo", Job::payload)
+            .handler("echo", Claim::payload)
             .start();
     await(enqueue("echo"), TaskStatus.SUCCEEDED);
     proxy.holdUp(true);
@@ -214,7 +214,7 @@ class LifecycleScenariosTest extends Scenario {
             .concurrency(4)
             .handler(
                 "held",
-                job -> {
+                claim -> {
                   boolean isSome = runs.incrementAndGet() <= 2;
                   started.countDown();
                   (isSome ? someEnd : allEnd).await();
@@ -250,7 +250,7 @@ class LifecycleScenariosTest extends Scenario {
             .concurrency(1)
             .handler(
                 "held",
-                job -> {
+                claim -> {
                   CountDownLatch ends = new CountDownLatch(1);
                   running.add(ends);
                   ends.await();
@@ -302,7 +302,7 @@ class LifecycleScenariosTest extends Scenario {
           connect(proxy.address())
               .worker(queue)
               .receiving(Worker.Receiving.CLAIM_DUE)
-              .handler("echo", Job::payload));
+              .handler("echo", Claim::payload));
 
       String id = producer.enqueue(NewTask.of(queue, "echo", "kept")).id();
 
@@ -335,8 +335,8 @@ class LifecycleScenariosTest extends Scenario {
             .receiving(Worker.Receiving.CLAIM_DUE)
             .handler(
                 "fails",
-                job -> {
-                  job.progress("half".getBytes());
+                claim -> {
+                  claim.progress("half".getBytes());
                   throw new IllegalStateException("half way");
                 }));
 
@@ -370,20 +370,20 @@ class LifecycleScenariosTest extends Scenario {
                 .worker("once")
                 .lease(Duration.ofSeconds(4))
                 .concurrency(3)
-                .handler("echo", Job::payload)
+                .handler("echo", Claim::payload)
                 .handler(
                     "fails",
-                    job -> {
+                    claim -> {
                       throw new IllegalStateException("as it should");
                     })
                 .handler(
                     "waits",
-                    job -> {
+                    claim -> {
                       started.countDown();
                       try {
                         blockUntilStopped();
                       } finally {
-                        reason.complete(job.cancelReason());
+                        reason.complete(claim.cancelReason());
                       }
                       return null;
                     }));

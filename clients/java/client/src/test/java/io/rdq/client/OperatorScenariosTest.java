@@ -30,8 +30,8 @@ class OperatorScenariosTest extends Scenario {
             client
                 .worker(QUEUE)
                 .concurrency(50)
-                .handler("even", job -> Outcome.permanent("test.Even", "no"))
-                .handler("odd", job -> Outcome.permanent("test.Odd", "no")));
+                .handler("even", claim -> Outcome.permanent("test.Even", "no"))
+                .handler("odd", claim -> Outcome.permanent("test.Odd", "no")));
     awaitThat("all are dead", () -> operator.stats(QUEUE).get(0).dlqDepth() == count);
     worker.stop();
     return tasks.stream().map(task -> task.toProto().getId()).toList();
@@ -108,7 +108,7 @@ class OperatorScenariosTest extends Scenario {
     List<String> ids = deadLetters(10);
     assertEquals(List.of(QUEUE), operator.listQueues().stream().map(Queue::name).toList());
     assertEquals(Optional.of(true), operator.pauseQueue(QUEUE).effective().paused());
-    Worker paused = start(client.worker(QUEUE).handler("even", job -> null));
+    Worker paused = start(client.worker(QUEUE).handler("even", claim -> null));
 
     DlqFilter even = DlqFilter.any().errorType("test.Even").handlerRef("even");
     assertEquals(5, operator.dlqList(DlqQuery.of(QUEUE).filter(even)).stream().count());

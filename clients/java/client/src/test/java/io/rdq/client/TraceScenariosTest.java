@@ -73,7 +73,7 @@ class TraceScenariosTest extends Scenario {
             .worker(QUEUE)
             .handler(
                 "traced",
-                job -> {
+                claim -> {
                   Span span = Span.current();
                   found.complete(
                       new Found(span.getSpanContext().getTraceId(), (ReadableSpan) span));
@@ -81,13 +81,13 @@ class TraceScenariosTest extends Scenario {
                 })
             .handler(
                 "fails",
-                job -> {
+                claim -> {
                   failing.complete((ReadableSpan) Span.current());
-                  throw new IllegalStateException("quotes " + new String(job.payload()));
+                  throw new IllegalStateException("quotes " + new String(claim.payload()));
                 })
             .handler(
                 "snoozes",
-                job -> {
+                claim -> {
                   if (snoozing.compareAndSet(null, (ReadableSpan) Span.current())) {
                     throw new SnoozeException(Duration.ofMillis(10));
                   }
