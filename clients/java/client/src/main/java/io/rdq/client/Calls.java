@@ -3,6 +3,7 @@ package io.rdq.client;
 import com.google.protobuf.MessageLite;
 import io.grpc.CallOptions;
 import io.grpc.Channel;
+import io.grpc.ClientCall;
 import io.grpc.ManagedChannel;
 import io.grpc.MethodDescriptor;
 import io.grpc.Status;
@@ -10,13 +11,16 @@ import io.grpc.stub.ClientCalls;
 import java.time.Duration;
 import java.util.Iterator;
 import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Consumer;
 
 /** Unary calls, repeated while that helps and the total deadline lasts. */
 final class Calls {
   private static final Duration TRY_MAX = Duration.ofSeconds(10);
-  private static final Duration BACKOFF_MAX = Duration.ofSeconds(5);
+  static final Duration BACKOFF_MAX = Duration.ofSeconds(5);
 
   private final Channel channel;
   private final Duration deadline;
@@ -54,29 +58,73 @@ final class Calls {
   }
 
   /**
-   * Calls what answers with a stream that shows progress: repeated only until its first message,
-   * and without a deadline after that. What it throws after messages came is passed on as it is.
+   * Calls what answers with a stream that shows progress: limited in time and repeated as any other
+   * call until its first message, and neither after that. What it throws after messages came is
+   * passed on as it is.
    */
   <Q, R> void progress(MethodDescriptor<Q, R> method, Q request, Consumer<R> onMessage) {
     Tries tries = tries();
     while (true) {
       boolean began = false;
+      ClientCall<Q, R> call = channel.newCall(method, CallOptions.DEFAULT);
+      FirstMessage first = new FirstMessage(call, tries.tryNanos());
       try {
-        Iterator<R> answers =
-            ClientCalls.blockingServerStreamingCall(channel, method, CallOptions.DEFAULT, request);
+        Iterator<R> answers = ClientCalls.blockingServerStreamingCall(call, request);
         while (answers.hasNext()) {
           R answer = answers.next();
-          began = true;
+          if (!began) {
+            began = first.came();
+            if (!began) {
+              throw FirstMessage.isMissing(null);
+            }
+          }
           onMessage.accept(answer);
         }
         return;
       } catch (io.grpc.StatusRuntimeException thrown) {
-        RdqException error = Errors.of(thrown);
         if (began) {
-          throw error;
+          throw Errors.of(thrown);
         }
-        tries.next(error);
+        boolean isLate = !first.came();
+        tries.next(Errors.of(isLate ? FirstMessage.isMissing(thrown) : thrown));
+      } finally {
+        first.came(); // or nobody waits for it any more
       }
+    }
+  }
+
+  /** Cancels a call whose first message does not come in time. */
+  private static final class FirstMessage {
+    private final AtomicBoolean isSettled = new AtomicBoolean();
+    private final CompletableFuture<Void> timer;
+    private boolean came;
+
+    FirstMessage(ClientCall<?, ?> call, long nanos) {
+      Executor later = CompletableFuture.delayedExecutor(nanos, TimeUnit.NANOSECONDS);
+      timer =
+          CompletableFuture.runAsync(
+              () -> {
+                if (isSettled.compareAndSet(false, true)) {
+                  call.cancel("no message in time", null);
+                }
+              },
+              later);
+    }
+
+    /** It came, or will not be waited for; false if the call was cancelled before. */
+    boolean came() {
+      if (isSettled.compareAndSet(false, true)) {
+        came = true;
+        timer.cancel(false);
+      }
+      return came;
+    }
+
+    static RuntimeException isMissing(Throwable cause) {
+      return Status.DEADLINE_EXCEEDED
+          .withDescription("no message came in time")
+          .withCause(cause)
+          .asRuntimeException();
     }
   }
 

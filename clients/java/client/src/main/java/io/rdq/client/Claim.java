@@ -1,172 +1,93 @@
 package io.rdq.client;
 
-import com.google.protobuf.ByteString;
-import io.rdq.v1.ClaimedTask;
-import io.rdq.v1.ExtendLeaseRequest;
-import java.time.Duration;
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.Executor;
-import java.util.concurrent.RejectedExecutionException;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.CompletionStage;
 
-/**
- * One delivery of a task, known by its token. What the loop decides of it belongs to the loop's
- * thread; what its handler shares with the loop is guarded by this object's lock.
- */
-final class Claim {
-  private static final long MARGIN_NANOS = Duration.ofMillis(100).toNanos();
-  private static final long TIMEOUT_MARGIN_NANOS = Duration.ofMillis(500).toNanos();
+/** A claim of a task: one attempt of it, for its handler. Safe for many threads. */
+public final class Claim {
+  /** The largest progress, by the contract. */
+  private static final int PROGRESS_BYTES_MAX = 64 << 10;
 
-  final ClaimedTask proto;
-  final ByteString token;
+  private final HeldClaim held;
+  private final Task task;
 
-  /** How long the lease is that an extension gives. */
-  final long leaseNanos;
+  Claim(HeldClaim held) {
+    this.held = held;
+    task = new Task(held.proto.getTask());
+  }
 
-  /** When too little is left of the lease to start the handler. */
-  final long startByNanos;
+  /** The task, with what earlier attempts left: history (without stacks) and progress. */
+  public Task task() {
+    return task;
+  }
 
-  /** When the handler is stopped; {@link Long#MAX_VALUE} for never. */
-  final long timeoutAtNanos;
+  /** The task's id. */
+  public String id() {
+    return task.id();
+  }
 
-  final CompletableFuture<CancelReason> cancellation = new CompletableFuture<>();
+  /** What the producer sent; a copy. */
+  public byte[] payload() {
+    return task.payload();
+  }
 
-  // The loop's.
-  boolean isStarted;
-  boolean handlerRuns;
+  /** The task's headers. */
+  public Map<String, String> headers() {
+    return task.headers();
+  }
 
-  /** Whether what the handler still does has no effect: it is decided how the claim ends. */
-  boolean isDecided;
+  /** The number that this attempt has in the history, from 1 for the task's life. */
+  public int attemptNumber() {
+    return held.proto.getAttemptNo();
+  }
 
-  /** How it ends, until that is answered. */
-  Delivery delivery;
-
-  /** Whether the delivery waits until the last progress is stored. */
-  boolean isFlushing;
-
-  long heartbeatAtNanos;
-  long wakeAtNanos = Long.MAX_VALUE;
-  final long order;
-
-  // Guarded by this object's lock.
-  private Thread handlerThread;
-  private CancelReason reason;
-  private ByteString progress;
-  private long progressSet;
-  private long progressStored;
+  /** How many attempts the task has, its own or the queue's. */
+  public int maxAttempts() {
+    return held.proto.getMaxAttempts();
+  }
 
   /**
-   * A claim that arrived.
+   * Grows with every claim of the task, for ever: a fencing token for systems that should refuse a
+   * slower, older worker.
+   */
+  public long generation() {
+    return held.proto.getGeneration();
+  }
+
+  /**
+   * Keeps a checkpoint for the next attempt. It is sent with the next extension of the lease, or
+   * before the outcome; the last one set wins.
    *
-   * @param arrivedNanos when it arrived
-   * @param order tells it from others that are to be woken at the same time
+   * @param progress at most 64 KiB; empty clears it
+   * @throws IllegalArgumentException if it is larger
    */
-  Claim(ClaimedTask proto, long arrivedNanos, long order) {
-    this.proto = proto;
-    this.order = order;
-    token = proto.getClaimToken();
-    long remaining = Times.nanos(Times.duration(proto.getLeaseRemaining()));
-    leaseNanos = Math.max(1, leaseNanos(proto, remaining));
-    startByNanos = arrivedNanos + remaining - marginNanos(leaseNanos);
-    timeoutAtNanos =
-        proto.hasExecutionTimeout()
-            ? arrivedNanos + timeoutNanos(Times.duration(proto.getExecutionTimeout()))
-            : Long.MAX_VALUE;
-    // A third of the lease after it began, which may be some time ago.
-    heartbeatAtNanos = arrivedNanos + Math.max(0, remaining - (leaseNanos - leaseNanos / 3));
-  }
-
-  String taskId() {
-    return proto.getTask().getId();
-  }
-
-  /** With less than this left of a lease, a handler is not started. */
-  static long marginNanos(long leaseNanos) {
-    return Math.min(Math.max(leaseNanos / 10, MARGIN_NANOS), leaseNanos / 2);
-  }
-
-  /**
-   * How long the handler may run. A little less than the queue allows: the lease ends with the
-   * timeout, and the failure has to be there before another claims the task.
-   */
-  static long timeoutNanos(Duration timeout) {
-    long nanos = Times.nanos(timeout);
-    return nanos - Math.min(nanos / 20, TIMEOUT_MARGIN_NANOS);
-  }
-
-  private static long leaseNanos(ClaimedTask proto, long remaining) {
-    io.rdq.v1.Task task = proto.getTask();
-    if (!task.hasClaimedAt() || !task.hasLeaseExpiresAt()) {
-      return remaining;
+  public void progress(byte[] progress) {
+    if (progress.length > PROGRESS_BYTES_MAX) {
+      throw new IllegalArgumentException(
+          "progress has " + progress.length + " bytes, more than " + PROGRESS_BYTES_MAX);
     }
-    Duration lease =
-        Duration.between(
-            Times.instant(task.getClaimedAt()), Times.instant(task.getLeaseExpiresAt()));
-    return Math.max(remaining, Times.nanos(lease));
+    held.setProgress(progress);
   }
 
-  /** The handler begins on the calling thread; false if it is not to run any more. */
-  synchronized boolean begin() {
-    if (reason != null) {
-      return false;
-    }
-    handlerThread = Thread.currentThread();
-    return true;
+  /** Whether the attempt is to stop. The handler's thread was interrupted then. */
+  public boolean isCancelled() {
+    return cancelReason().isPresent();
   }
 
-  /** The handler ended; from here on its thread is not interrupted for it. */
-  void end() {
-    synchronized (this) {
-      handlerThread = null;
-    }
-    // One that came too late to be seen by the handler is not for the thread's next user.
-    Thread.interrupted();
+  /** Why the attempt is to stop; empty while it is not. */
+  public Optional<CancelReason> cancelReason() {
+    return Optional.ofNullable(held.reason());
   }
 
-  /** Stops the handler, and tells it why. The first reason stays. */
-  void cancel(CancelReason why, Executor executor) {
-    synchronized (this) {
-      if (reason != null) {
-        return;
-      }
-      reason = why;
-      if (handlerThread != null) {
-        handlerThread.interrupt();
-      }
-    }
-    try {
-      // What the handler hung on it is not for the loop's thread.
-      executor.execute(() -> cancellation.complete(why));
-    } catch (RejectedExecutionException isShutDown) {
-      cancellation.complete(why);
-    }
+  /** Completes when the attempt is to stop, with the reason; for handlers that wait elsewhere. */
+  public CompletionStage<CancelReason> cancellation() {
+    return held.cancellation.minimalCompletionStage();
   }
 
-  /** Why the handler is to stop; null while it is not. */
-  synchronized CancelReason reason() {
-    return reason;
-  }
-
-  synchronized void setProgress(byte[] bytes) {
-    progress = ByteString.copyFrom(bytes);
-    progressSet++;
-  }
-
-  synchronized boolean hasNewProgress() {
-    return progressSet > progressStored;
-  }
-
-  /** Progress up to this number is stored, or never will be. */
-  synchronized void progressDone(long number) {
-    progressStored = Math.max(progressStored, number);
-  }
-
-  /** A heartbeat, with the progress if it is new. */
-  synchronized Heartbeat heartbeat() {
-    ExtendLeaseRequest.Builder request =
-        ExtendLeaseRequest.newBuilder().setId(taskId()).setClaimToken(token);
-    if (progressSet > progressStored) {
-      request.setProgress(progress);
-    }
-    return new Heartbeat(this, request.build(), progressSet);
+  /** Names the task, and shows nothing of what it carries. */
+  @Override
+  public String toString() {
+    return "Claim{id=" + id() + ", attempt=" + attemptNumber() + "}";
   }
 }

@@ -8,18 +8,18 @@ import io.rdq.v1.FailRequest;
 import io.rdq.v1.ReleaseRequest;
 import io.rdq.v1.RescheduleRequest;
 import io.rdq.v1.Resolution;
-import java.time.Duration;
 
 /** An outcome on its way, until it is answered. Belongs to the loop's thread. */
 final class Delivery {
-  private static final Duration BACKOFF_MAX = Duration.ofSeconds(5);
-
-  final Claim claim;
-  final Backoff backoff = new Backoff(BACKOFF_MAX);
+  final HeldClaim claim;
+  final Backoff backoff = new Backoff(Calls.BACKOFF_MAX);
   Resolution resolution;
 
   /** Whether an earlier sending had no answer, and may have been done. */
   boolean isMaybeDone;
+
+  /** Whether it is sent in a message of its own, since one with others was refused. */
+  boolean goesAlone;
 
   /** Whether this stands in for an outcome that was refused. */
   boolean isSubstitute;
@@ -27,13 +27,13 @@ final class Delivery {
   /** Not to be sent before; on the loop's clock. */
   long notBeforeNanos;
 
-  Delivery(Claim claim, Resolution resolution) {
+  Delivery(HeldClaim claim, Resolution resolution) {
     this.claim = claim;
     this.resolution = resolution;
   }
 
   /** What the server is told of an outcome. */
-  static Resolution resolution(Claim claim, Outcome outcome) {
+  static Resolution resolution(HeldClaim claim, Outcome outcome) {
     Resolution.Builder resolution = Resolution.newBuilder();
     String id = claim.taskId();
     switch (outcome.kind) {

@@ -56,7 +56,8 @@ final class Errors {
   /** The exception for one item of a batch. */
   static RdqException of(ItemError error) {
     String reason = "";
-    if (error.getReason() != ErrorReason.UNRECOGNIZED) {
+    if (error.getReason() != ErrorReason.UNRECOGNIZED
+        && error.getReason() != ErrorReason.ERROR_REASON_UNSPECIFIED) {
       reason = error.getReason().name().substring(REASON_PREFIX.length());
     }
     Status.Code code = Status.fromCodeValue(error.getCode()).getCode();

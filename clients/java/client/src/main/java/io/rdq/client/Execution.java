@@ -4,14 +4,14 @@ import java.util.function.Consumer;
 
 /** One run of a handler, on a thread of the executor. */
 final class Execution implements Runnable {
-  private final Claim claim;
+  private final HeldClaim held;
   private final Handler handler;
   private final OutcomeMapper mapper;
   private final Consumer<Outcome> whenEnded;
 
   /** With who hears how it ended, once and in any case. */
-  Execution(Claim claim, Handler handler, OutcomeMapper mapper, Consumer<Outcome> whenEnded) {
-    this.claim = claim;
+  Execution(HeldClaim held, Handler handler, OutcomeMapper mapper, Consumer<Outcome> whenEnded) {
+    this.held = held;
     this.handler = handler;
     this.mapper = mapper;
     this.whenEnded = whenEnded;
@@ -22,27 +22,27 @@ final class Execution implements Runnable {
     // For a fault so deep that not even what happened can be said.
     Outcome outcome = Outcome.fail(Failure.OUTCOME_REFUSED, "the handler ended without an outcome");
     try {
-      if (claim.begin()) {
-        outcome = outcome();
+      if (held.begin()) {
+        Claim claim = new Claim(held);
+        outcome = Tracing.attempt(claim, () -> outcome(claim));
       }
     } finally {
-      claim.end();
+      held.end();
       whenEnded.accept(outcome);
     }
   }
 
-  private Outcome outcome() {
-    Job job = new Job(claim);
+  private Outcome outcome(Claim claim) {
     Object returned = null;
     Throwable thrown = null;
     try {
-      returned = Tracing.handle(handler, job);
+      returned = handler.handle(claim);
     } catch (Throwable error) {
       // Errors too: an attempt that found no memory, or no class, failed.
       thrown = error;
     }
     try {
-      Outcome mapped = mapper.map(job, returned, thrown);
+      Outcome mapped = mapper.map(claim, returned, thrown);
       if (mapped != null) {
         return mapped;
       }

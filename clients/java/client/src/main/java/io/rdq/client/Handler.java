@@ -5,12 +5,12 @@ package io.rdq.client;
 public interface Handler {
   /**
    * Runs one attempt of a task. The thread is interrupted when the attempt is to stop; {@link
-   * Job#cancelReason} says why.
+   * Claim#cancelReason} says why.
    *
    * @return the result as a {@code byte[]} or, in UTF-8, a {@code String}; null for none; an {@link
    *     Outcome} to say how it ended; or whatever the worker's {@link OutcomeMapper} understands
    * @throws Exception if the attempt failed; {@link PermanentException}, {@link
    *     RetryableException}, {@link RetryAfterException} and {@link SnoozeException} say more
    */
-  Object handle(Job job) throws Exception;
+  Object handle(Claim claim) throws Exception;
 }

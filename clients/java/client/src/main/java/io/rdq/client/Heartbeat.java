@@ -9,4 +9,4 @@ import io.rdq.v1.ExtendLeaseRequest;
  * @param request what is sent
  * @param progressNumber up to which of the claim's settings of progress it carries
  */
-record Heartbeat(Claim claim, ExtendLeaseRequest request, long progressNumber) {}
+record Heartbeat(HeldClaim claim, ExtendLeaseRequest request, long progressNumber) {}

@@ -30,7 +30,7 @@ final class Outbox {
     Iterator<Delivery> all = toSend.iterator();
     while (all.hasNext() && taken.size() < ITEMS_MAX) {
       Delivery delivery = all.next();
-      if (delivery.notBeforeNanos > nowNanos) {
+      if (delivery.notBeforeNanos > nowNanos || delivery.goesAlone && !taken.isEmpty()) {
         continue;
       }
       bytes += sizeOf(delivery);
@@ -39,6 +39,9 @@ final class Outbox {
       }
       taken.add(delivery);
       all.remove();
+      if (delivery.goesAlone) {
+        break;
+      }
     }
     sent.addAll(taken);
     return taken;

@@ -11,5 +11,5 @@ public interface OutcomeMapper {
    * @return how the attempt ended, or null to leave it to the worker
    * @throws Exception if the attempt failed by this
    */
-  Outcome map(Job job, Object returned, Throwable thrown) throws Exception;
+  Outcome map(Claim claim, Object returned, Throwable thrown) throws Exception;
 }

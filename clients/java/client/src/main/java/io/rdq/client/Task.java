@@ -145,7 +145,7 @@ public final class Task {
   }
 
   /**
-   * Its history, oldest first. A job's is without stacks and details, a list's is empty unless it
+   * Its history, oldest first. A claim's is without stacks and details, a list's is empty unless it
    * was asked for.
    */
   public List<Attempt> attempts() {

@@ -9,6 +9,7 @@ import io.opentelemetry.context.Context;
 import io.opentelemetry.context.Scope;
 import io.opentelemetry.context.propagation.TextMapGetter;
 import java.util.Map;
+import java.util.function.Supplier;
 
 /** Carries the trace from producer to handler, where OpenTelemetry is on the class path. */
 final class Tracing {
@@ -23,9 +24,9 @@ final class Tracing {
     }
   }
 
-  /** Runs a handler, in a span under its producer's. */
-  static Object handle(Handler handler, Job job) throws Exception {
-    return IS_THERE ? WithOpenTelemetry.handle(handler, job) : handler.handle(job);
+  /** Runs an attempt, in a span under its producer's. */
+  static Outcome attempt(Claim claim, Supplier<Outcome> attempt) {
+    return IS_THERE ? WithOpenTelemetry.attempt(claim, attempt) : attempt.get();
   }
 
   private static boolean isThere() {
@@ -52,9 +53,9 @@ final class Tracing {
           .inject(Context.current(), task, io.rdq.v1.Task.Builder::putHeaders);
     }
 
-    static Object handle(Handler handler, Job job) throws Exception {
+    static Outcome attempt(Claim claim, Supplier<Outcome> attempt) {
       Context parent =
-          W3CTraceContextPropagator.getInstance().extract(Context.root(), job.headers(), HEADERS);
+          W3CTraceContextPropagator.getInstance().extract(Context.root(), claim.headers(), HEADERS);
       Span span =
           // Not `get`, after which the application could not set its own any more.
           GlobalOpenTelemetry.getOrNoop()
@@ -62,23 +63,32 @@ final class Tracing {
               .spanBuilder("rdq.handle")
               .setParent(parent)
               .setSpanKind(SpanKind.CONSUMER)
-              .setAttribute("rdq.queue", job.task().queue())
-              .setAttribute("rdq.task_id", job.id())
-              .setAttribute("rdq.attempt", job.attemptNumber())
+              .setAttribute("rdq.queue", claim.task().queue())
+              .setAttribute("rdq.task_id", claim.id())
+              .setAttribute("rdq.attempt", claim.attemptNumber())
               .startSpan();
       Scope scope = span.makeCurrent();
       try {
-        return handler.handle(job);
-      } catch (Throwable thrown) {
-        if (!(thrown instanceof SnoozeException)) {
-          span.recordException(thrown);
+        Outcome outcome = attempt.get();
+        if (isFailure(claim, outcome)) {
+          // Not its message, which may quote what the task carries.
+          span.setAttribute("error.type", outcome.failure.type());
           span.setStatus(StatusCode.ERROR);
         }
-        throw thrown;
+        return outcome;
       } finally {
         scope.close();
         span.end();
       }
+    }
+
+    /** Whether the attempt counts as failed: one that lost its claim or is given back does not. */
+    private static boolean isFailure(Claim claim, Outcome outcome) {
+      boolean isSent = claim.cancelReason().map(CancelReason.TIMEOUT::equals).orElse(true);
+      return switch (outcome.kind) {
+        case FAIL, FAIL_RETRYABLE, DEAD_LETTER -> isSent;
+        case COMPLETE, RESCHEDULE, RELEASE -> false;
+      };
     }
   }
 }

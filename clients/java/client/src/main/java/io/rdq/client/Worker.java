@@ -72,8 +72,9 @@ public final class Worker implements AutoCloseable {
 
   /**
    * Drains: nothing more is claimed, what did not start is given back, and running handlers go on,
-   * their leases kept, until they end or the grace is over; then they are interrupted and their
-   * tasks given back. Returns when every outcome is answered, or 5 seconds after the grace.
+   * their leases kept, until they end or the grace is over; then they are interrupted and, unless
+   * they succeed within a second, their tasks given back. Returns when every outcome is answered,
+   * or 5 seconds after the grace.
    *
    * <p>Called again, it waits for the same end. An interrupt of the caller ends the waiting only.
    */
@@ -140,7 +141,7 @@ public final class Worker implements AutoCloseable {
     private Duration lease;
     private Duration grace = Duration.ofSeconds(30);
     private Receiving receiving = Receiving.AUTOMATIC;
-    private OutcomeMapper mapper = (job, returned, thrown) -> null;
+    private OutcomeMapper mapper = (claim, returned, thrown) -> null;
     private Executor executor;
     private boolean stopsOnShutdown;
 

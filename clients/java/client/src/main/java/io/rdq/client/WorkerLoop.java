@@ -46,10 +46,20 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
    */
   private static final long SILENCE_MAX = Duration.ofSeconds(40).toNanos();
 
+  private static final long CONNECT_AGAIN = Duration.ofSeconds(1).toNanos();
   private static final Duration RECONNECT_MAX = Duration.ofSeconds(10);
 
-  /** How long a stopped worker waits, after its grace, for answers and for its stream's end. */
+  /** How long a stopped worker waits, after its grace, for answers. */
   private static final long AFTER_GRACE = Duration.ofSeconds(5).toNanos();
+
+  /**
+   * How long one that has all answers waits for its stream's end, from when it last heard of it:
+   * claims may be on their way still.
+   */
+  private static final long STREAM_END_MAX = Duration.ofSeconds(1).toNanos();
+
+  /** How long a handler that is stopped after the grace may take to end. */
+  private static final long STOPPING_MAX = Duration.ofSeconds(1).toNanos();
 
   private static final long HEARTBEAT_MIN = Duration.ofMillis(1).toNanos();
   private static final int CREDITS_MAX = 10_000;
@@ -63,21 +73,21 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
   private final long originNanos = System.nanoTime();
 
   /** Every delivery that is not over: its handler runs, or its outcome is not answered. */
-  private final Map<ByteString, Claim> claims = new HashMap<>();
+  private final Map<ByteString, HeldClaim> claims = new HashMap<>();
 
   /** Of each task, the newest of these. */
-  private final Map<String, Claim> newest = new HashMap<>();
+  private final Map<String, HeldClaim> newest = new HashMap<>();
 
   /** What arrived while all handlers were busy. */
-  private final Deque<Claim> waiting = new ArrayDeque<>();
+  private final Deque<HeldClaim> waiting = new ArrayDeque<>();
 
-  private final TreeSet<Claim> timers =
+  private final TreeSet<HeldClaim> timers =
       new TreeSet<>(
-          Comparator.comparingLong((Claim claim) -> claim.wakeAtNanos)
+          Comparator.comparingLong((HeldClaim claim) -> claim.wakeAtNanos)
               .thenComparingLong(claim -> claim.order));
 
   private final Outbox outbox = new Outbox();
-  private final Set<Claim> dueHeartbeats = new LinkedHashSet<>();
+  private final Set<HeldClaim> dueHeartbeats = new LinkedHashSet<>();
   private final Backoff reconnect = new Backoff(RECONNECT_MAX);
 
   private Link link;
@@ -93,6 +103,12 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
 
   /** When what is left of a stop ends in any case. */
   private long lastEndNanos = NEVER;
+
+  /** When a stopped worker first had all answers. */
+  private long answeredNanos = NEVER;
+
+  /** When such a one looks again whether its stream is to be waited for. */
+  private long streamEndNanos = NEVER;
 
   WorkerLoop(Channel channel, WorkerSettings settings, Router router) {
     this.channel = channel;
@@ -158,7 +174,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
     long now = now();
     actedNanos = now;
     while (!timers.isEmpty() && timers.first().wakeAtNanos <= now) {
-      Claim claim = timers.pollFirst();
+      HeldClaim claim = timers.pollFirst();
       claim.wakeAtNanos = NEVER;
       wake(claim, now);
     }
@@ -184,7 +200,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
         Math.min(
             outbox.nextNanos(actedNanos), timers.isEmpty() ? NEVER : timers.first().wakeAtNanos);
     if (isStopping) {
-      next = Math.min(next, isGraceOver ? lastEndNanos : graceEndNanos);
+      next = Math.min(next, isGraceOver ? Math.min(lastEndNanos, streamEndNanos) : graceEndNanos);
     }
     if (link != null) {
       next = Math.min(next, link.heardNanos + SILENCE_MAX);
@@ -201,6 +217,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
   }
 
   private void connect(long now) {
+    connectAtNanos = now + CONNECT_AGAIN; // should this fail before there is a stream to end
     Calls.wakeUp(channel);
     if (follows) {
       ClaimDueRequest.Builder request =
@@ -300,8 +317,8 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
   // ---- Claims ----
 
   private void arrived(ClaimedTask task, long arrivedNanos) {
-    Claim claim = new Claim(task, arrivedNanos, arrivals++);
-    Claim before = newest.get(claim.taskId());
+    HeldClaim claim = new HeldClaim(task, arrivedNanos, arrivals++);
+    HeldClaim before = newest.get(claim.taskId());
     if (claims.containsKey(claim.token)
         || before != null && before.proto.getGeneration() > task.getGeneration()) {
       return; // a newer claim of it is here already
@@ -321,14 +338,14 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
 
   private void startWaiting(long now) {
     while (!waiting.isEmpty() && running < settings.concurrency()) {
-      Claim claim = waiting.poll();
+      HeldClaim claim = waiting.poll();
       if (!claim.isDecided) {
         start(claim, now);
       }
     }
   }
 
-  private void start(Claim claim, long now) {
+  private void start(HeldClaim claim, long now) {
     if (now > claim.startByNanos) {
       LOG.log(INFO, "task {0} is given back: its lease is all but gone", claim.taskId());
       decide(claim, Outcome.release());
@@ -366,17 +383,22 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
     }
   }
 
-  private void handlerEnded(Claim claim, Outcome outcome) {
+  private void handlerEnded(HeldClaim claim, Outcome outcome) {
     claim.handlerRuns = false;
     running--;
     if (!claim.isDecided) {
-      decide(claim, outcome);
+      boolean wasStopped = claim.releaseAtNanos != NEVER;
+      boolean counts =
+          !wasStopped
+              || outcome.kind == Outcome.Kind.COMPLETE
+              || outcome.kind == Outcome.Kind.RELEASE;
+      decide(claim, counts ? outcome : Outcome.release());
     }
     forgetIfOver(claim);
   }
 
   /** Says how a claim ends. What its handler does from here on has no effect. */
-  private void decide(Claim claim, Outcome outcome) {
+  private void decide(HeldClaim claim, Outcome outcome) {
     claim.isDecided = true;
     Delivery delivery = new Delivery(claim, Delivery.resolution(claim, outcome));
     claim.delivery = delivery;
@@ -394,7 +416,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
   }
 
   /** The claim is another's now, or nobody's. */
-  private void lose(Claim claim, CancelReason why) {
+  private void lose(HeldClaim claim, CancelReason why) {
     claim.isDecided = true;
     claim.isFlushing = false;
     claim.cancel(why, settings.executor());
@@ -408,7 +430,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
     forgetIfOver(claim);
   }
 
-  private void forgetIfOver(Claim claim) {
+  private void forgetIfOver(HeldClaim claim) {
     if (claim.handlerRuns || claim.delivery != null || !claim.isDecided) {
       return;
     }
@@ -419,7 +441,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
   }
 
   private void lost(LostClaim lost) {
-    Claim claim = newest.get(lost.getId());
+    HeldClaim claim = newest.get(lost.getId());
     if (claim == null || claim.proto.getGeneration() != lost.getGeneration()) {
       return;
     }
@@ -437,13 +459,13 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
 
   // ---- Time ----
 
-  private void setTimer(Claim claim) {
+  private void setTimer(HeldClaim claim) {
     timers.remove(claim);
     long at = NEVER;
     if (claims.get(claim.token) == claim) {
       at = claim.isStarted || claim.isDecided ? claim.heartbeatAtNanos : claim.startByNanos + 1;
       if (claim.handlerRuns && !claim.isDecided) {
-        at = Math.min(at, claim.timeoutAtNanos);
+        at = Math.min(at, Math.min(claim.timeoutAtNanos, claim.releaseAtNanos));
       }
     }
     claim.wakeAtNanos = at;
@@ -452,7 +474,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
     }
   }
 
-  private void wake(Claim claim, long now) {
+  private void wake(HeldClaim claim, long now) {
     if (!claim.isStarted && !claim.isDecided) {
       waiting.remove(claim);
       start(claim, now); // and be given back
@@ -461,6 +483,10 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
     if (claim.handlerRuns && !claim.isDecided && now >= claim.timeoutAtNanos) {
       claim.cancel(CancelReason.TIMEOUT, settings.executor());
       decide(claim, Outcome.fail(Failure.TIMEOUT, "the queue's execution timeout is over"));
+    }
+    if (!claim.isDecided && now >= claim.releaseAtNanos) {
+      LOG.log(WARNING, "the handler of task {0} does not stop; it is given back", claim.taskId());
+      decide(claim, Outcome.release());
     }
     if (now >= claim.heartbeatAtNanos) {
       dueHeartbeats.add(claim);
@@ -471,7 +497,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
   }
 
   /** After how long a heartbeat that has no answer is sent again. */
-  private static long again(Claim claim) {
+  private static long again(HeldClaim claim) {
     return Math.max(HEARTBEAT_MIN, claim.leaseNanos / 10);
   }
 
@@ -500,6 +526,9 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
       List<Delivery> deliveries = outbox.take(now);
       if (deliveries.isEmpty()) {
         break;
+      }
+      if (isStopping) {
+        Calls.wakeUp(channel); // nobody connects any more, who else would
       }
       unary.resolve(deliveries);
     }
@@ -557,13 +586,8 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
     post(
         () -> {
           unary.resolveEnded();
-          for (Delivery delivery : deliveries) {
-            if (error.reason().isEmpty()) {
-              sendLater(delivery, error); // it is not the server that speaks
-            } else {
-              refused(delivery, error);
-            }
-          }
+          LOG.log(DEBUG, "outcomes have no answer: {0} {1}", error.code(), error.getMessage());
+          deliveries.forEach(delivery -> unanswered(delivery, error));
         });
   }
 
@@ -582,10 +606,49 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
   public void extendFailed(List<Heartbeat> beats, RdqException error) {
     post(
         () -> {
-          // They are sent again in a tenth of their leases.
           unary.extendEnded();
+          beats.forEach(beat -> unanswered(beat, error));
           LOG.log(DEBUG, "leases were not extended: {0} {1}", error.code(), error.getMessage());
         });
+  }
+
+  /**
+   * A call failed as a whole, which says nothing of one outcome: it goes again. Alone, if the
+   * request was at fault; what is refused for that alone is at fault itself.
+   */
+  private void unanswered(Delivery delivery, RdqException error) {
+    boolean isOfRequest =
+        error instanceof InvalidArgumentException
+            || error instanceof MessageTooLargeException
+            || error instanceof PayloadTooLargeException;
+    if (isOfRequest && delivery.goesAlone) {
+      refused(delivery, error);
+      return;
+    }
+    delivery.goesAlone |= isOfRequest;
+    sendLater(delivery, error);
+  }
+
+  /** A call failed as a whole: what it carried is sent again, unless that can never help. */
+  private void unanswered(Heartbeat beat, RdqException error) {
+    boolean isFinal =
+        switch (error.code()) {
+          case UNIMPLEMENTED, INVALID_ARGUMENT, PERMISSION_DENIED -> true;
+          default -> error instanceof MessageTooLargeException;
+        };
+    if (isFinal) {
+      notExtended(beat, error);
+    } else {
+      extendSoon(beat.claim(), error);
+    }
+  }
+
+  /** An outcome does not wait a tenth of its lease until its progress is sent again. */
+  private void extendSoon(HeldClaim claim, RdqException error) {
+    if (claims.get(claim.token) == claim && claim.isFlushing) {
+      claim.heartbeatAtNanos = now() + Calls.waitNanos(claim.flushBackoff, error.retryAfter());
+      setTimer(claim);
+    }
   }
 
   private void resolved(Delivery delivery, ResolveResult result) {
@@ -598,7 +661,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
 
   private void done(Delivery delivery) {
     outbox.answered(delivery);
-    Claim claim = delivery.claim;
+    HeldClaim claim = delivery.claim;
     claim.delivery = null;
     claim.heartbeatAtNanos = NEVER;
     setTimer(claim);
@@ -646,30 +709,42 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
   }
 
   private void extended(Heartbeat beat, ExtendLeaseResult result) {
-    Claim claim = beat.claim();
+    if (result.getOutcomeCase() == ExtendLeaseResult.OutcomeCase.ERROR) {
+      notExtended(beat, Errors.of(result.getError()));
+      return;
+    }
+    HeldClaim claim = beat.claim();
+    if (claims.get(claim.token) == claim && claim.heartbeatAtNanos != NEVER) {
+      claim.heartbeatAtNanos = now() + Math.max(HEARTBEAT_MIN, claim.leaseNanos / 3);
+      setTimer(claim);
+    }
+    progressDone(beat);
+  }
+
+  private void notExtended(Heartbeat beat, RdqException error) {
+    HeldClaim claim = beat.claim();
     if (claims.get(claim.token) != claim) {
       return;
     }
-    boolean isExtended = result.getOutcomeCase() == ExtendLeaseResult.OutcomeCase.EXTENDED;
-    if (isExtended) {
-      claim.progressDone(beat.progressNumber());
-      if (claim.heartbeatAtNanos != NEVER) {
-        claim.heartbeatAtNanos = now() + Math.max(HEARTBEAT_MIN, claim.leaseNanos / 3);
-        setTimer(claim);
-      }
-    } else {
-      RdqException error = Errors.of(result.getError());
-      boolean isGone = error.code() == Status.Code.NOT_FOUND;
-      boolean isLost = isGone || error instanceof StaleClaimException;
-      if (isLost && (!claim.isDecided || claim.isFlushing)) {
+    if (error instanceof StaleClaimException || error.code() == Status.Code.NOT_FOUND) {
+      // Of a claim whose outcome was sent, that is what is to be expected.
+      if (!claim.isDecided || claim.isFlushing) {
         LOG.log(INFO, "the claim of task {0} is lost: {1}", claim.taskId(), error.getMessage());
         lose(claim, reason(error.text("detail")));
-      } else if (!isLost && !error.isRetryable()) {
-        LOG.log(WARNING, "task {0} was not extended: {1}", claim.taskId(), error.getMessage());
-        // Progress that is refused once is refused always.
-        claim.progressDone(beat.progressNumber());
       }
+    } else if (!error.isRetryable()) {
+      LOG.log(WARNING, "task {0} was not extended: {1}", claim.taskId(), error.getMessage());
+      // Progress that is refused once is refused always.
+      progressDone(beat);
+    } else {
+      extendSoon(claim, error);
     }
+  }
+
+  /** The progress of a heartbeat is settled; an outcome that waited for that goes. */
+  private void progressDone(Heartbeat beat) {
+    HeldClaim claim = beat.claim();
+    claim.progressDone(beat.progressNumber());
     if (claim.isFlushing && !claim.hasNewProgress()) {
       claim.isFlushing = false;
       outbox.add(claim.delivery);
@@ -687,9 +762,9 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
     if (link != null) {
       link.stopClaiming();
     }
-    List<Claim> unstarted = new ArrayList<>(waiting);
+    List<HeldClaim> unstarted = new ArrayList<>(waiting);
     waiting.clear();
-    for (Claim claim : unstarted) {
+    for (HeldClaim claim : unstarted) {
       if (!claim.isDecided) {
         decide(claim, Outcome.release());
       }
@@ -699,10 +774,12 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
   private void endGrace() {
     isGraceOver = true;
     lastEndNanos = saturatedAdd(graceEndNanos, AFTER_GRACE);
-    for (Claim claim : List.copyOf(claims.values())) {
+    for (HeldClaim claim : List.copyOf(claims.values())) {
       if (!claim.isDecided) {
         claim.cancel(CancelReason.SHUTDOWN, settings.executor());
-        decide(claim, Outcome.release());
+        // Until then a success that it returns counts.
+        claim.releaseAtNanos = saturatedAdd(graceEndNanos, STOPPING_MAX);
+        setTimer(claim);
       }
     }
   }
@@ -712,6 +789,7 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
     if (!isStopping) {
       return false;
     }
+    streamEndNanos = NEVER;
     if (isGraceOver && now() >= lastEndNanos) {
       return true;
     }
@@ -725,11 +803,12 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
       return true;
     }
     // Nothing is left but what the server may still have on its way.
-    if (!isGraceOver) {
-      isGraceOver = true;
-      lastEndNanos = now() + AFTER_GRACE;
-    }
-    return false;
+    isGraceOver = true;
+    answeredNanos = Math.min(answeredNanos, now());
+    long end = Math.max(answeredNanos, link.heardNanos) + STREAM_END_MAX;
+    lastEndNanos = Math.min(lastEndNanos, answeredNanos + AFTER_GRACE);
+    streamEndNanos = Math.min(lastEndNanos, end);
+    return now() >= streamEndNanos;
   }
 
   private static long saturatedAdd(long a, long b) {

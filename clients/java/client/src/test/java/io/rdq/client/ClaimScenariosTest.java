@@ -51,7 +51,7 @@ class ClaimScenariosTest extends Scenario {
                 .concurrency(1)
                 .handler(
                     "long",
-                    job -> {
+                    claim -> {
                       runs.incrementAndGet();
                       started.countDown();
                       ends.await();
@@ -102,13 +102,13 @@ class ClaimScenariosTest extends Scenario {
             .concurrency(1) // so that it has no credit open, by which it would get the task itself
             .handler(
                 "send",
-                job -> {
-                  job.cancellation().thenAccept(reason::complete);
+                claim -> {
+                  claim.cancellation().thenAccept(reason::complete);
                   started.countDown();
                   try {
                     blockUntilStopped();
                   } catch (InterruptedException stopped) {
-                    interrupted.complete(job.isCancelled());
+                    interrupted.complete(claim.isCancelled());
                   }
                   return "the slower worker's";
                 }));
@@ -159,24 +159,25 @@ class ClaimScenariosTest extends Scenario {
         };
     GrpcProxy proxy = open(new GrpcProxy(server, late));
     RdqClient behind = connect(proxy.address());
-    BlockingQueue<Job> jobs = new LinkedBlockingQueue<>();
+    BlockingQueue<Claim> claims = new LinkedBlockingQueue<>();
     start(
         behind
             .worker(QUEUE)
             .lease(Duration.ofSeconds(20))
             .handler(
                 "send",
-                job -> {
-                  jobs.add(job);
+                claim -> {
+                  claims.add(claim);
                   return null;
                 }));
 
     Task task = await(enqueue("send"), TaskStatus.SUCCEEDED);
 
     assertFalse(isFirst.get());
-    assertEquals(1, jobs.size());
-    assertEquals(2, jobs.element().generation(), "the second claim, after the first was released");
-    assertEquals(1, jobs.element().attemptNumber());
+    assertEquals(1, claims.size());
+    assertEquals(
+        2, claims.element().generation(), "the second claim, after the first was released");
+    assertEquals(1, claims.element().attemptNumber());
     assertEquals(1, task.attempts().size());
   }
 
@@ -189,16 +190,16 @@ class ClaimScenariosTest extends Scenario {
             .worker(QUEUE)
             .handler(
                 "send",
-                job -> {
+                claim -> {
                   started.countDown();
                   try {
                     blockUntilStopped();
                   } finally {
-                    reason.complete(job.cancelReason());
+                    reason.complete(claim.cancelReason());
                   }
                   return null;
                 })
-            .handler("next", job -> Thread.currentThread().isInterrupted()));
+            .handler("next", claim -> Thread.currentThread().isInterrupted()));
     String id = enqueue("send");
     await(started);
 
@@ -217,7 +218,7 @@ class ClaimScenariosTest extends Scenario {
   void redelivery() throws Exception {
     TcpProxy proxy = open(new TcpProxy(server.port()));
     RdqClient behind = connect(proxy.address());
-    BlockingQueue<Job> jobs = new LinkedBlockingQueue<>();
+    BlockingQueue<Claim> claims = new LinkedBlockingQueue<>();
     CountDownLatch firstEnds = new CountDownLatch(1);
     CountDownLatch secondEnds = new CountDownLatch(1);
     CountDownLatch firstEnded = new CountDownLatch(1);
@@ -228,11 +229,11 @@ class ClaimScenariosTest extends Scenario {
             .lease(Duration.ofSeconds(1))
             .handler(
                 "send",
-                job -> {
-                  jobs.add(job);
-                  if (job.attemptNumber() > 1) {
+                claim -> {
+                  claims.add(claim);
+                  if (claim.attemptNumber() > 1) {
                     secondEnds.await();
-                    return "attempt " + job.attemptNumber();
+                    return "attempt " + claim.attemptNumber();
                   }
                   boolean isOver = false;
                   while (!isOver) {
@@ -247,10 +248,10 @@ class ClaimScenariosTest extends Scenario {
                   return "the first attempt";
                 }));
     String id = enqueue("send");
-    Job first = jobs.take();
+    Claim first = claims.take();
     proxy.holdUp(true); // no heartbeat gets through, but claims do
 
-    Job second = jobs.take();
+    Claim second = claims.take();
     proxy.holdUp(false);
 
     assertEquals(id, second.id());
@@ -285,7 +286,7 @@ class ClaimScenariosTest extends Scenario {
             .concurrency(concurrency)
             .handler(
                 "count",
-                job -> {
+                claim -> {
                   most.accumulateAndGet(running.incrementAndGet(), Math::max);
                   full.countDown();
                   full.await(); // so many do run at once

@@ -14,6 +14,7 @@ import io.grpc.protobuf.StatusProto;
 import io.rdq.v1.CompleteRequest;
 import io.rdq.v1.TaskServiceGrpc;
 import java.time.Duration;
+import java.util.Set;
 import org.junit.jupiter.api.Test;
 
 /** Errors are types. */
@@ -89,7 +90,9 @@ class ErrorScenariosTest extends Scenario {
         open(RdqClient.builder(server.address()).callTimeout(Duration.ofMillis(300)).build());
     RdqException gone = assertThrows(RdqException.class, () -> hasty.operator().get("one"));
     assertSame(RdqException.class, gone.getClass());
-    assertEquals(Status.Code.UNAVAILABLE, gone.code());
+    // The second where the machine is so slow that not even a refusal comes in time.
+    assertTrue(
+        Set.of(Status.Code.UNAVAILABLE, Status.Code.DEADLINE_EXCEEDED).contains(gone.code()));
     assertTrue(gone.isRetryable());
     server.restart();
 

@@ -22,7 +22,7 @@ import java.util.Set;
 import org.junit.jupiter.api.Test;
 
 class ErrorsTest {
-  private static StatusRuntimeException status(
+  static StatusRuntimeException status(
       Status.Code code, String domain, String reason, Map<String, String> metadata) {
     return StatusProto.toStatusRuntimeException(
         com.google.rpc.Status.newBuilder()
@@ -80,6 +80,9 @@ class ErrorsTest {
         Errors.of(ItemError.newBuilder().setCode(5).setReasonValue(999).build());
     assertSame(RdqException.class, newerItem.getClass());
     assertEquals(Status.Code.NOT_FOUND, newerItem.code());
+    RdqException bareItem = Errors.of(ItemError.newBuilder().setCode(14).build());
+    assertSame(RdqException.class, bareItem.getClass());
+    assertEquals("", bareItem.reason());
   }
 
   @Test

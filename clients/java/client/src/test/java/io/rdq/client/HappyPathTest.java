@@ -11,7 +11,7 @@ import org.junit.jupiter.api.Test;
 class HappyPathTest extends Scenario {
   @Test
   void happyPath() {
-    start(client.worker(QUEUE).handler("send", job -> "sent " + text(job.payload())));
+    start(client.worker(QUEUE).handler("send", claim -> "sent " + text(claim.payload())));
 
     Admission one = producer.enqueue(NewTask.of(QUEUE, "send", "one"));
     List<NewTask> tasks = new ArrayList<>();

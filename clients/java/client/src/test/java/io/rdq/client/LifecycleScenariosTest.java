@@ -10,6 +10,7 @@ import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
@@ -40,7 +41,7 @@ class LifecycleScenariosTest extends Scenario {
                 .receiving(receiving)
                 .handler(
                     "drained",
-                    job -> {
+                    claim -> {
                       started.countDown();
                       ends.await();
                       return "ended";
@@ -82,12 +83,12 @@ class LifecycleScenariosTest extends Scenario {
                 .grace(Duration.ofMillis(200))
                 .handler(
                     "endless",
-                    job -> {
+                    claim -> {
                       started.countDown();
                       try {
                         blockUntilStopped();
                       } finally {
-                        reason.complete(job.cancelReason());
+                        reason.complete(claim.cancelReason());
                       }
                       return null;
                     })
@@ -109,6 +110,99 @@ class LifecycleScenariosTest extends Scenario {
   }
 
   @Test
+  void aSuccessAfterTheGraceCountsAndAHandlerThatIgnoresItsStopIsGivenBack() {
+    CountDownLatch started = new CountDownLatch(2);
+    CountDownLatch ends = new CountDownLatch(1);
+    open(ends::countDown);
+    Worker worker =
+        open(
+            client
+                .worker(QUEUE)
+                .grace(Duration.ZERO)
+                .handler(
+                    "succeeds",
+                    claim -> {
+                      started.countDown();
+                      try {
+                        blockUntilStopped();
+                      } catch (InterruptedException stopped) {
+                        return "just so";
+                      }
+                      return null;
+                    })
+                .handler(
+                    "ignores",
+                    claim -> {
+                      started.countDown();
+                      while (ends.getCount() > 0) {
+                        try {
+                          ends.await();
+                        } catch (InterruptedException ignored) {
+                          // As it should not be.
+                        }
+                      }
+                      return "too late";
+                    })
+                .start());
+    String succeeds = enqueue("succeeds");
+    String ignores = enqueue("ignores");
+    await(started);
+
+    worker.stop();
+
+    assertEquals("just so", text(operator.get(succeeds).result()));
+    Task given = operator.get(ignores);
+    assertEquals(TaskStatus.PENDING, given.status());
+    assertEquals(0, given.attempts().size());
+  }
+
+  @Test
+  void aServerThatDrainsKeepsTheOutcomesOfWhatRuns() {
+    CountDownLatch started = new CountDownLatch(1);
+    CountDownLatch ends = new CountDownLatch(1);
+    Worker worker =
+        start(
+            client
+                .worker(QUEUE)
+                .handler(
+                    "held",
+                    claim -> {
+                      started.countDown();
+                      ends.await();
+                      return "ended";
+                    }));
+    String id = enqueue("held");
+    await(started);
+
+    server.terminate();
+    ends.countDown();
+    server.awaitEnd();
+    worker.stop();
+    server.restart();
+
+    Task task = operator.get(id);
+    assertEquals(TaskStatus.SUCCEEDED, task.status());
+    assertEquals("ended", text(task.result()));
+    assertEquals(1, task.attempts().size());
+  }
+
+  @Test
+  void aWorkerWithNothingToWaitForStopsWithoutItsServer() {
+    TcpProxy proxy = open(new TcpProxy(server.port()));
+    Worker worker =
+        connect(proxy.address())
+            .worker(QUEUE)
+            .grace(Duration.ofHours(1))
+            .handler("echo", Claim::payload)
+            .start();
+    await(enqueue("echo"), TaskStatus.SUCCEEDED);
+    proxy.holdUp(true);
+    proxy.holdDown(true);
+
+    worker.stop();
+  }
+
+  @Test
   void serverRestart() {
     AtomicInteger runs = new AtomicInteger();
     CountDownLatch started = new CountDownLatch(4);
@@ -120,7 +214,7 @@ class LifecycleScenariosTest extends Scenario {
             .concurrency(4)
             .handler(
                 "held",
-                job -> {
+                claim -> {
                   boolean isSome = runs.incrementAndGet() <= 2;
                   started.countDown();
                   (isSome ? someEnd : allEnd).await();
@@ -156,7 +250,7 @@ class LifecycleScenariosTest extends Scenario {
             .concurrency(1)
             .handler(
                 "held",
-                job -> {
+                claim -> {
                   CountDownLatch ends = new CountDownLatch(1);
                   running.add(ends);
                   ends.await();
@@ -185,6 +279,74 @@ class LifecycleScenariosTest extends Scenario {
   }
 
   @Test
+  void anOutcomeOutlivesCallsThatFail() {
+    for (Map.Entry<Status.Code, String> refusal :
+        Map.of(
+                Status.Code.INTERNAL, "INTERNAL",
+                Status.Code.UNAUTHENTICATED, "UNAUTHENTICATED",
+                Status.Code.RESOURCE_EXHAUSTED, "MESSAGE_TOO_LARGE")
+            .entrySet()) {
+      AtomicInteger calls = new AtomicInteger();
+      GrpcProxy.Rules refuses =
+          new GrpcProxy.Rules() {
+            @Override
+            public void admit(String method) {
+              if (method.equals("ResolveBatch") && calls.incrementAndGet() == 1) {
+                throw ErrorsTest.status(refusal.getKey(), "rdq", refusal.getValue(), Map.of());
+              }
+            }
+          };
+      GrpcProxy proxy = open(new GrpcProxy(server, refuses));
+      String queue = "after " + refusal.getValue();
+      start(
+          connect(proxy.address())
+              .worker(queue)
+              .receiving(Worker.Receiving.CLAIM_DUE)
+              .handler("echo", Claim::payload));
+
+      String id = producer.enqueue(NewTask.of(queue, "echo", "kept")).id();
+
+      Task task = await(id, TaskStatus.SUCCEEDED);
+      assertEquals("kept", text(task.result()));
+      assertEquals(1, task.attempts().size());
+      assertTrue(calls.get() > 1);
+    }
+  }
+
+  @Test
+  void progressThatIsNotStoredAtOnceDoesNotHoldAFailureForLong() {
+    AtomicInteger extensions = new AtomicInteger();
+    GrpcProxy.Rules refuses =
+        new GrpcProxy.Rules() {
+          @Override
+          public void admit(String method) {
+            if (method.equals("ExtendLeases") && extensions.incrementAndGet() <= 3) {
+              throw Status.UNAVAILABLE.asRuntimeException();
+            }
+          }
+        };
+    GrpcProxy proxy = open(new GrpcProxy(server, refuses));
+    operator.putQueue("once", QueueConfig.builder().maxAttempts(1).build());
+    start(
+        connect(proxy.address())
+            .worker("once")
+            // A tenth of it is longer than a test looks for anything.
+            .lease(Duration.ofHours(2))
+            .receiving(Worker.Receiving.CLAIM_DUE)
+            .handler(
+                "fails",
+                claim -> {
+                  claim.progress("half".getBytes());
+                  throw new IllegalStateException("half way");
+                }));
+
+    String id = producer.enqueue(NewTask.of("once", "fails", "")).id();
+
+    assertEquals("half", text(await(id, TaskStatus.DEAD).progress()));
+    assertEquals(4, extensions.get());
+  }
+
+  @Test
   void claimDueFallback() throws Exception {
     BlockingQueue<String> refused = new LinkedBlockingQueue<>();
     GrpcProxy.Rules older =
@@ -208,20 +370,20 @@ class LifecycleScenariosTest extends Scenario {
                 .worker("once")
                 .lease(Duration.ofSeconds(4))
                 .concurrency(3)
-                .handler("echo", Job::payload)
+                .handler("echo", Claim::payload)
                 .handler(
                     "fails",
-                    job -> {
+                    claim -> {
                       throw new IllegalStateException("as it should");
                     })
                 .handler(
                     "waits",
-                    job -> {
+                    claim -> {
                       started.countDown();
                       try {
                         blockUntilStopped();
                       } finally {
-                        reason.complete(job.cancelReason());
+                        reason.complete(claim.cancelReason());
                       }
                       return null;
                     }));

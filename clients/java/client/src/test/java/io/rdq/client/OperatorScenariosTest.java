@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.grpc.Status;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -29,8 +30,8 @@ class OperatorScenariosTest extends Scenario {
             client
                 .worker(QUEUE)
                 .concurrency(50)
-                .handler("even", job -> Outcome.permanent("test.Even", "no"))
-                .handler("odd", job -> Outcome.permanent("test.Odd", "no")));
+                .handler("even", claim -> Outcome.permanent("test.Even", "no"))
+                .handler("odd", claim -> Outcome.permanent("test.Odd", "no")));
     awaitThat("all are dead", () -> operator.stats(QUEUE).get(0).dlqDepth() == count);
     worker.stop();
     return tasks.stream().map(task -> task.toProto().getId()).toList();
@@ -107,7 +108,7 @@ class OperatorScenariosTest extends Scenario {
     List<String> ids = deadLetters(10);
     assertEquals(List.of(QUEUE), operator.listQueues().stream().map(Queue::name).toList());
     assertEquals(Optional.of(true), operator.pauseQueue(QUEUE).effective().paused());
-    Worker paused = start(client.worker(QUEUE).handler("even", job -> null));
+    Worker paused = start(client.worker(QUEUE).handler("even", claim -> null));
 
     DlqFilter even = DlqFilter.any().errorType("test.Even").handlerRef("even");
     assertEquals(5, operator.dlqList(DlqQuery.of(QUEUE).filter(even)).stream().count());
@@ -150,5 +151,21 @@ class OperatorScenariosTest extends Scenario {
     await(ids.get(0), TaskStatus.SUCCEEDED);
     paused.stop();
     assertThrows(QueueNotEmptyException.class, () -> operator.deleteQueue(QUEUE));
+  }
+
+  @Test
+  void aRedriveThatIsNotAnsweredEnds() {
+    TcpProxy proxy = open(new TcpProxy(server.port()));
+    Duration timeout = Duration.ofMillis(300);
+    RdqClient behind = open(RdqClient.builder(proxy.address()).callTimeout(timeout).build());
+    proxy.holdDown(true);
+
+    RdqException error =
+        assertThrows(
+            RdqException.class, () -> behind.operator().redrive(QUEUE, Selector.ids("none")));
+
+    assertEquals(Status.Code.DEADLINE_EXCEEDED, error.code());
+    assertTrue(error.outcomeUnknown());
+    assertTrue(error.partialCount().isEmpty());
   }
 }

@@ -38,11 +38,11 @@ class OutcomeScenariosTest extends Scenario {
             .workerId("the-worker")
             .handler(
                 "flaky",
-                job ->
+                claim ->
                     switch (runs.incrementAndGet()) {
                       case 1 -> throw new IllegalStateException("first");
                       case 2 -> throw new Unavailable();
-                      default -> "attempt " + job.attemptNumber() + " of " + job.maxAttempts();
+                      default -> "attempt " + claim.attemptNumber() + " of " + claim.maxAttempts();
                     }));
 
     Task task = await(enqueue("flaky"), TaskStatus.SUCCEEDED);
@@ -76,8 +76,8 @@ class OutcomeScenariosTest extends Scenario {
             .worker(QUEUE)
             .handler(
                 "later",
-                job -> {
-                  numbers.add(job.attemptNumber());
+                claim -> {
+                  numbers.add(claim.attemptNumber());
                   return switch (runs.incrementAndGet()) {
                     case 1 -> throw new SnoozeException(Duration.ofMillis(10));
                     case 2 ->
@@ -106,13 +106,13 @@ class OutcomeScenariosTest extends Scenario {
             .worker(QUEUE)
             .handler(
                 "thrown",
-                job -> {
+                claim -> {
                   throw new PermanentException("no such address", new Unavailable());
                 })
-            .handler("returned", job -> Outcome.permanent("http.410", "gone"))
+            .handler("returned", claim -> Outcome.permanent("http.410", "gone"))
             .handler(
                 "retryable",
-                job -> {
+                claim -> {
                   throw new RetryableException(new IllegalStateException("the glob says no"));
                 }));
 
@@ -136,15 +136,15 @@ class OutcomeScenariosTest extends Scenario {
     start(
         client
             .worker(QUEUE)
-            .handler("status", job -> 404)
+            .handler("status", claim -> 404)
             .handler(
                 "missing",
-                job -> {
+                claim -> {
                   throw new NoSuchElementException("nothing to do");
                 })
-            .handler("plain", job -> "as ever")
+            .handler("plain", claim -> "as ever")
             .outcomeMapper(
-                (job, returned, thrown) -> {
+                (claim, returned, thrown) -> {
                   if (returned instanceof Integer status) {
                     return Outcome.permanent("http." + status, "answered " + status);
                   }
@@ -161,7 +161,7 @@ class OutcomeScenariosTest extends Scenario {
 
   @Test
   void unroutable() {
-    start(client.worker(QUEUE).handler("known", job -> null));
+    start(client.worker(QUEUE).handler("known", claim -> null));
 
     Task task = await(enqueue("unknown"), TaskStatus.DEAD);
 
@@ -178,10 +178,10 @@ class OutcomeScenariosTest extends Scenario {
     start(
         client
             .worker("strict", "lenient")
-            .handler("both", "v1", job -> "v1")
-            .handler("both", job -> "unversioned")
-            .handler("only", "v1", job -> "v1")
-            .handler("only", "v2", job -> "v2"));
+            .handler("both", "v1", claim -> "v1")
+            .handler("both", claim -> "unversioned")
+            .handler("only", "v1", claim -> "v1")
+            .handler("only", "v2", claim -> "v2"));
 
     assertEquals("v1", resultOf("strict", "both", "v1"));
     assertEquals("unversioned", resultOf("lenient", "both", "v9"));
@@ -215,11 +215,11 @@ class OutcomeScenariosTest extends Scenario {
             .concurrency(1)
             .handler(
                 "endless",
-                job -> {
+                claim -> {
                   try {
                     blockUntilStopped();
                   } finally {
-                    reason.complete(job.cancelReason().orElse(null));
+                    reason.complete(claim.cancelReason().orElse(null));
                   }
                   return null;
                 }));
@@ -241,18 +241,18 @@ class OutcomeScenariosTest extends Scenario {
             .worker(QUEUE)
             .handler(
                 "resumes",
-                job -> {
-                  if (job.attemptNumber() == 1) {
-                    job.progress("a quarter".getBytes());
-                    job.progress(allBytes());
+                claim -> {
+                  if (claim.attemptNumber() == 1) {
+                    claim.progress("a quarter".getBytes());
+                    claim.progress(allBytes());
                     throw new IllegalStateException("half way");
                   }
-                  return job.task().progress();
+                  return claim.task().progress();
                 })
-            .handler("empty", job -> new byte[0])
-            .handler("nothing", job -> null)
-            .handler("binary", job -> allBytes())
-            .handler("largest", job -> largest));
+            .handler("empty", claim -> new byte[0])
+            .handler("nothing", claim -> null)
+            .handler("binary", claim -> allBytes())
+            .handler("largest", claim -> largest));
 
     Task resumed = await(enqueue("resumes"), TaskStatus.SUCCEEDED);
     assertEquals(2, resumed.attempts().size());
@@ -269,10 +269,10 @@ class OutcomeScenariosTest extends Scenario {
     start(
         client
             .worker(QUEUE)
-            .handler("much", job -> new byte[(64 << 10) + 1])
-            .handler("more than a message", job -> new byte[9 << 20])
-            .handler("no bytes", job -> 7)
-            .handler("fine", job -> "fine"));
+            .handler("much", claim -> new byte[(64 << 10) + 1])
+            .handler("more than a message", claim -> new byte[9 << 20])
+            .handler("no bytes", claim -> 7)
+            .handler("fine", claim -> "fine"));
 
     for (String handlerRef : List.of("much", "more than a message", "no bytes")) {
       Task task = await(enqueue(handlerRef), TaskStatus.DEAD);

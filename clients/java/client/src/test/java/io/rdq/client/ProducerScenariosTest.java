@@ -75,8 +75,12 @@ class ProducerScenariosTest extends Scenario {
       producer.enqueue(
           NewTask.builder(QUEUE, "note").priority(priority).payload("p" + priority).build());
     }
-    BlockingQueue<Job> order = new LinkedBlockingQueue<>();
-    start(client.worker(QUEUE).concurrency(1).handler("note", job -> order.add(job) ? null : null));
+    BlockingQueue<Claim> order = new LinkedBlockingQueue<>();
+    start(
+        client
+            .worker(QUEUE)
+            .concurrency(1)
+            .handler("note", claim -> order.add(claim) ? null : null));
     assertEquals("p3", text(order.take().payload()));
     assertEquals("p2", text(order.take().payload()));
     assertEquals("p1", text(order.take().payload()));
@@ -170,9 +174,9 @@ class ProducerScenariosTest extends Scenario {
             .worker(strange)
             .handler(
                 strange,
-                job -> {
-                  assertArrayEquals(allBytes(), job.payload());
-                  assertEquals(strange, job.headers().get(strange));
+                claim -> {
+                  assertArrayEquals(allBytes(), claim.payload());
+                  assertEquals(strange, claim.headers().get(strange));
                   throw new IllegalStateException(strange);
                 }));
     producer.enqueue(
@@ -205,7 +209,7 @@ class ProducerScenariosTest extends Scenario {
     start(
         client
             .worker(QUEUE)
-            .handler("length", job -> job.payload().length + " " + job.payload()[limit - 1]));
+            .handler("length", claim -> claim.payload().length + " " + claim.payload()[limit - 1]));
 
     List<NewTask> tasks = new ArrayList<>();
     for (int i = 0; i < 4; i++) {
@@ -244,16 +248,16 @@ class ProducerScenariosTest extends Scenario {
                 .setHandlerRef("send")
                 .setUnknownFields(unknown)
                 .build());
-    BlockingQueue<Job> jobs = new LinkedBlockingQueue<>();
+    BlockingQueue<Claim> claims = new LinkedBlockingQueue<>();
     operator.putQueue(QUEUE, promptRetries().maxAttempts(2).build());
     start(
         client
             .worker(QUEUE)
             .handler(
                 "send",
-                job -> {
-                  jobs.add(job);
-                  if (job.task().redriveCount() == 0) {
+                claim -> {
+                  claims.add(claim);
+                  if (claim.task().redriveCount() == 0) {
                     throw new IllegalStateException("until it is redriven");
                   }
                   return null;
@@ -265,7 +269,7 @@ class ProducerScenariosTest extends Scenario {
     assertEquals(1, operator.redrive(QUEUE, Selector.ids("newer")));
     assertEquals(unknown, await("newer", TaskStatus.SUCCEEDED).toProto().getUnknownFields());
     for (int i = 0; i < 3; i++) {
-      assertEquals(unknown, jobs.take().task().toProto().getUnknownFields());
+      assertEquals(unknown, claims.take().task().toProto().getUnknownFields());
     }
   }
 }

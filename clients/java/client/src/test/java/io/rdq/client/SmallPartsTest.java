@@ -62,8 +62,8 @@ class SmallPartsTest {
       Worker.Builder worker = client.worker("q");
       assertThrows(IllegalStateException.class, worker::start);
       assertThrows(IllegalArgumentException.class, () -> worker.concurrency(0));
-      worker.handler("h", job -> null);
-      assertThrows(IllegalArgumentException.class, () -> worker.handler("h", job -> null));
+      worker.handler("h", claim -> null);
+      assertThrows(IllegalArgumentException.class, () -> worker.handler("h", claim -> null));
     }
   }
 }

@@ -74,7 +74,18 @@ final class TestServer implements AutoCloseable {
     RUNNING.remove(process);
   }
 
-  /** Starts it again, after it was killed, on its port and its file. */
+  /** Tells it to drain and end. */
+  void terminate() {
+    process.destroy();
+  }
+
+  /** Waits until it ended. */
+  void awaitEnd() {
+    process.onExit().join();
+    RUNNING.remove(process);
+  }
+
+  /** Starts it again, after it ended, on its port and its file. */
   void restart() {
     for (int i = 0; i < STARTS_MAX; i++) {
       if (spawn()) {

@@ -50,7 +50,7 @@ public final class Bench {
               .concurrency(CONCURRENCY)
               .handler(
                   "nothing",
-                  job -> {
+                  claim -> {
                     firstNanos.compareAndSet(0, System.nanoTime());
                     started.countDown();
                     return null;

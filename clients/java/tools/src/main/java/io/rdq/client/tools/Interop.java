@@ -1,6 +1,6 @@
 package io.rdq.client.tools;
 
-import io.rdq.client.Job;
+import io.rdq.client.Claim;
 import io.rdq.client.NewTask;
 import io.rdq.client.PermanentException;
 import io.rdq.client.RdqClient;
@@ -69,13 +69,13 @@ public final class Interop {
               .worker(arguments.text("queue"))
               .handler(
                   "interop.echo",
-                  job -> {
-                    byte[] result = echo(job);
-                    ended.add(job.id());
+                  claim -> {
+                    byte[] result = echo(claim);
+                    ended.add(claim.id());
                     return result;
                   })
               .outcomeMapper(
-                  (job, returned, thrown) -> {
+                  (claim, returned, thrown) -> {
                     failure.compareAndSet(null, thrown);
                     return null;
                   })
@@ -111,14 +111,14 @@ public final class Interop {
     }
   }
 
-  private static byte[] echo(Job job) throws Exception {
-    if (!Arrays.equals(payload(job.id()), job.payload())) {
-      throw new PermanentException("the payload of " + job.id() + " is another");
+  private static byte[] echo(Claim claim) throws Exception {
+    if (!Arrays.equals(payload(claim.id()), claim.payload())) {
+      throw new PermanentException("the payload of " + claim.id() + " is another");
     }
-    if (!GREETING.equals(job.headers().get("greeting"))) {
-      throw new PermanentException("the greeting of " + job.id() + " is another");
+    if (!GREETING.equals(claim.headers().get("greeting"))) {
+      throw new PermanentException("the greeting of " + claim.id() + " is another");
     }
-    return MessageDigest.getInstance("SHA-256").digest(job.payload());
+    return MessageDigest.getInstance("SHA-256").digest(claim.payload());
   }
 
   /** The id, a zero, the greeting, and all bytes there are. */

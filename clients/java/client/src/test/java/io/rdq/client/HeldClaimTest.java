@@ -10,8 +10,8 @@ import java.time.Duration;
 import java.time.Instant;
 import org.junit.jupiter.api.Test;
 
-class ClaimTest {
-  private static Claim claim(Duration lease, Duration remaining) {
+class HeldClaimTest {
+  private static HeldClaim claim(Duration lease, Duration remaining) {
     Instant claimed = Instant.parse("2030-01-01T00:00:00Z");
     Task task =
         Task.newBuilder()
@@ -21,7 +21,7 @@ class ClaimTest {
             .build();
     ClaimedTask proto =
         ClaimedTask.newBuilder().setTask(task).setLeaseRemaining(Times.proto(remaining)).build();
-    return new Claim(proto, 0, 0);
+    return new HeldClaim(proto, 0, 0);
   }
 
   private static long millis(long nanos) {
@@ -33,43 +33,50 @@ class ClaimTest {
     for (long[] leaseAndMargin :
         new long[][] {{60_000, 6_000}, {1_000, 100}, {500, 100}, {200, 100}, {100, 50}, {10, 5}}) {
       long lease = Duration.ofMillis(leaseAndMargin[0]).toNanos();
-      assertEquals(leaseAndMargin[1], millis(Claim.marginNanos(lease)), "of " + leaseAndMargin[0]);
+      assertEquals(
+          leaseAndMargin[1], millis(HeldClaim.marginNanos(lease)), "of " + leaseAndMargin[0]);
     }
   }
 
   @Test
   void aLeaseIsExtendedAThirdAfterItBegan() {
-    Claim fresh = claim(Duration.ofSeconds(30), Duration.ofSeconds(30));
+    HeldClaim fresh = claim(Duration.ofSeconds(30), Duration.ofSeconds(30));
     assertEquals(10_000, millis(fresh.heartbeatAtNanos));
     assertEquals(27_000, millis(fresh.startByNanos));
-    Claim late = claim(Duration.ofSeconds(30), Duration.ofSeconds(25));
+    HeldClaim late = claim(Duration.ofSeconds(30), Duration.ofSeconds(25));
     assertEquals(5_000, millis(late.heartbeatAtNanos));
-    Claim veryLate = claim(Duration.ofSeconds(30), Duration.ofSeconds(2));
+    HeldClaim veryLate = claim(Duration.ofSeconds(30), Duration.ofSeconds(2));
     assertEquals(0, veryLate.heartbeatAtNanos);
     assertTrue(veryLate.startByNanos < 0);
   }
 
   @Test
   void aHandlerIsStoppedALittleBeforeItsTimeIsOver() {
-    assertEquals(950, millis(Claim.timeoutNanos(Duration.ofSeconds(1))));
-    assertEquals(59_500, millis(Claim.timeoutNanos(Duration.ofMinutes(1))));
+    assertEquals(900, millis(HeldClaim.timeoutNanos(Duration.ofSeconds(1))));
+    assertEquals(59_000, millis(HeldClaim.timeoutNanos(Duration.ofMinutes(1))));
+    ClaimedTask late =
+        claim(Duration.ofSeconds(30), Duration.ofSeconds(25)).proto.toBuilder()
+            .setExecutionTimeout(Times.proto(Duration.ofSeconds(30)))
+            .build();
+    assertEquals(
+        24_000, millis(new HeldClaim(late, 0, 0).timeoutAtNanos), "of the claim, not arrival");
   }
 
   @Test
   void aStoppedClaimDoesNotBeginAndALateInterruptHarmsNobody() {
-    Claim stopped = claim(Duration.ofSeconds(30), Duration.ofSeconds(30));
+    HeldClaim stopped = claim(Duration.ofSeconds(30), Duration.ofSeconds(30));
     stopped.cancel(CancelReason.CANCELLED, Runnable::run);
     stopped.cancel(CancelReason.SHUTDOWN, Runnable::run);
     assertFalse(stopped.begin());
     assertEquals(CancelReason.CANCELLED, stopped.reason());
     assertEquals(CancelReason.CANCELLED, stopped.cancellation.join());
 
-    Claim running = claim(Duration.ofSeconds(30), Duration.ofSeconds(30));
+    HeldClaim running = claim(Duration.ofSeconds(30), Duration.ofSeconds(30));
     assertTrue(running.begin());
     running.cancel(CancelReason.LOST, Runnable::run);
     running.end();
     assertFalse(Thread.currentThread().isInterrupted());
-    Claim ended = claim(Duration.ofSeconds(30), Duration.ofSeconds(30));
+    HeldClaim ended = claim(Duration.ofSeconds(30), Duration.ofSeconds(30));
     assertTrue(ended.begin());
     ended.end();
     ended.cancel(CancelReason.LOST, Runnable::run);
@@ -78,7 +85,7 @@ class ClaimTest {
 
   @Test
   void progressIsSentUntilItIsStored() {
-    Claim claim = claim(Duration.ofSeconds(30), Duration.ofSeconds(30));
+    HeldClaim claim = claim(Duration.ofSeconds(30), Duration.ofSeconds(30));
     assertFalse(claim.heartbeat().request().hasProgress());
     claim.setProgress(new byte[] {1});
     Heartbeat first = claim.heartbeat();
