@@ -44,6 +44,46 @@ scenario('a server that is told to end is let go', async (scene) => {
   await worksThrough(scene, () => scene.server.terminate())
 })
 
+scenario('a draining server still takes outcomes', async (scene) => {
+  const drains = new Gate()
+  const [good, bad] = await scene.client.enqueueMany([
+    { queue: QUEUE, handlerRef: 'h', payload: 'good' },
+    { queue: QUEUE, handlerRef: 'h', payload: 'bad', maxAttempts: 1 },
+  ])
+  const started: string[] = []
+  const worker = scene.work({
+    logger: {
+      ...quiet,
+      info: (message) => {
+        if (message === 'the server drains') drains.open()
+      },
+    },
+    handlers: {
+      h: async (job) => {
+        started.push(job.id)
+        await drains.opened
+        if (job.text() === 'good') return 'done'
+        job.setProgress('half')
+        throw new Error('broken')
+      },
+    },
+  })
+  await until('both run', () => (started.length === 2 ? true : undefined))
+
+  await scene.server.terminate()
+  await worker.stop({ graceMs: 0 }) // it has nothing more to say to the next one
+  await scene.server.restart()
+
+  const done = await scene.client.get(good?.id ?? '')
+  assert.equal(done.status, 'SUCCEEDED')
+  assert.equal(Buffer.from(done.result).toString(), 'done')
+  assert.equal(done.attempts.length, 1)
+  const dead = await scene.client.get(bad?.id ?? '')
+  assert.equal(dead.status, 'DEAD')
+  assert.equal(dead.attempts.length, 1)
+  assert.equal(Buffer.from(dead.progress).toString(), 'half')
+})
+
 scenario('claim_due_fallback', async (scene) => {
   const front = await scene.withoutWork()
   const client = scene.connect(front.address)

@@ -221,7 +221,6 @@ export class Worker implements AsyncDisposable {
   #connection(byClaimDue: boolean, alive: () => void): Promise<RdqError | undefined> {
     return new Promise((resolve) => {
       const transport = this.#transport.fork()
-      let endTimer: NodeJS.Timeout | undefined
       const events: SessionEvents = {
         alive,
         claims: (tasks) => {
@@ -231,14 +230,9 @@ export class Worker implements AsyncDisposable {
           this.#toldLost(claims)
         },
         draining: () => {
-          // What has to be said goes elsewhere from now on; what is under way is answered first.
-          session.closeSend()
-          endTimer ??= setTimeout(() => {
-            session.cancel()
-          }, STREAM_END_MS)
+          this.#log.info('the server drains', { workerId: this.workerId })
         },
         end: (error) => {
-          clearTimeout(endTimer)
           if (this.#session === session) {
             this.#session = undefined
           }
@@ -262,7 +256,7 @@ export class Worker implements AsyncDisposable {
   /** Lets the server send as many tasks as there are free handlers. */
   #grant(): void {
     const session = this.#session
-    if (session?.canSend === true && !this.#isStopping()) {
+    if (session?.canGrant === true && !this.#isStopping()) {
       const credits = this.#concurrency - this.#busy - this.#waiting.length - session.openCredits
       if (credits > 0) {
         session.grant(credits)
