@@ -5,8 +5,9 @@ import { Code, RdqError } from './errors.js'
 import { sleep } from './sleep.js'
 import { now } from './time.js'
 
-const BACKOFF_FIRST_MS = 100
-const BACKOFF_MAX_MS = 5_000
+/** The wait after the first failure is below this, and its bound doubles with each. */
+export const BACKOFF_FIRST_MS = 100
+export const BACKOFF_MAX_MS = 5_000
 /** No try waits longer for its answer. */
 export const TRY_MAX_MS = 10_000
 /** What a call has in total, if nobody says otherwise. */

@@ -222,11 +222,15 @@ export class WorkSession implements Session {
     this.#isOver = true
     this.#openCredits = 0
     this.#silence.end()
-    const unanswered = [...this.#outcomes.values()]
+    const outcomes = [...this.#outcomes.values()]
+    const heartbeats = [...this.#heartbeats.values()]
     this.#outcomes.clear()
     this.#heartbeats.clear()
-    for (const answer of unanswered) {
+    for (const answer of outcomes) {
       answer(undefined, error)
+    }
+    for (const answer of heartbeats) {
+      answer(undefined)
     }
     this.#events.end(error)
   }
