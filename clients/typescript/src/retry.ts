@@ -54,18 +54,17 @@ export async function retrying<T>(
         throw error
       }
       mayHaveHappened ||= error.outcomeUnknown
-      const isTimeout = error.code === Code.DEADLINE_EXCEEDED
-      if (isTimeout) {
+      if (error.code === Code.DEADLINE_EXCEEDED) {
         options.onTryTimeout?.()
       }
       const waitMs = waitBefore(error, backoff.nextMs())
       const repeats =
-        (isTimeout || error.retryable) &&
+        error.retryable &&
         now() + waitMs < end &&
         (options.mayRepeat === undefined || options.mayRepeat())
       if (!repeats) {
         // An earlier try may have done what the last one was refused.
-        error.outcomeUnknown = error.retryable || isTimeout ? mayHaveHappened : error.outcomeUnknown
+        error.outcomeUnknown = error.retryable ? mayHaveHappened : error.outcomeUnknown
         throw error
       }
       await sleep(waitMs, options.signal)

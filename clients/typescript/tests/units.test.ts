@@ -102,6 +102,8 @@ void test('an item of a batch is refused with the same types', () => {
 void test('what is retried is what the table says', () => {
   assert.equal(isRetryable(Code.UNAVAILABLE, undefined), true)
   assert.equal(isRetryable(Code.UNAVAILABLE, 'CLOSED'), true)
+  assert.equal(isRetryable(Code.DEADLINE_EXCEEDED, undefined), true)
+  assert.equal(isRetryable(Code.DEADLINE_EXCEEDED, 'DEADLINE_EXCEEDED'), true)
   assert.equal(isRetryable(Code.ABORTED, 'CONTENTION'), true)
   assert.equal(isRetryable(Code.RESOURCE_EXHAUSTED, 'OVERLOADED'), true)
   assert.equal(isRetryable(Code.RESOURCE_EXHAUSTED, 'STORAGE_FULL'), false)
