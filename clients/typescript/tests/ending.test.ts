@@ -275,6 +275,22 @@ scenario('progress is stored before a failure, also by a server that was away', 
   assert.deepEqual(seen, ['', 'half'])
 })
 
+scenario('a snooze that is refused is a failure', async (scene) => {
+  const { id } = await scene.client.enqueue({ queue: QUEUE, handlerRef: 'h', maxAttempts: 1 })
+  scene.work({
+    handlers: {
+      h: () => {
+        throw new Snooze(1e15)
+      },
+    },
+  })
+
+  const task = await scene.finished(id)
+
+  assert.equal(task.status, 'DEAD')
+  assert.equal(task.attempts[0]?.error?.type, 'rdq.OutcomeRefused')
+})
+
 scenario('result_too_large', async (scene) => {
   const sizes = [RESULT_BYTES_MAX + 1, 3 * 1024 * 1024]
   const results = await scene.client.enqueueMany(

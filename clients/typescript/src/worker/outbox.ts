@@ -206,7 +206,7 @@ export class Outbox {
         log.warn('the claim was lost before its outcome was stored', fields)
       }
       this.#host.settled(claim)
-    } else if (entry.isSubstitute || entry.resolution.call.case === 'release') {
+    } else if (entry.isSubstitute) {
       log.error(
         'an outcome was refused for good; its task comes again when the lease is over',
         fields,
