@@ -380,7 +380,7 @@ export class Worker implements AsyncDisposable {
       return undefined
     }
     const timeoutMs = toMs(executionTimeout)
-    const limitMs = Math.max(0, claim.arrivedAt + timeoutMs - timeoutMarginMs(timeoutMs) - now())
+    const limitMs = Math.max(0, claim.claimedAt + timeoutMs - timeoutMarginMs(timeoutMs) - now())
     return setTimeout(
       () => {
         if (claim.phase === 'held') {
