@@ -18,7 +18,7 @@ scenario('drain_grace_over', async (scene) => {
       h: async (_job, signal) => {
         started.open()
         reason = await aborted(signal)
-        return 'does not count'
+        throw new Error('does not count')
       },
     },
   })
@@ -33,6 +33,27 @@ scenario('drain_grace_over', async (scene) => {
   assert.equal(task.attemptCount, 0)
   assert.deepEqual(task.attempts, [])
   assert.equal((await scene.claim())?.task?.id, id) // due at once
+})
+
+scenario('a success after the grace counts while the claim is held', async (scene) => {
+  const { id } = await scene.client.enqueue({ queue: QUEUE, handlerRef: 'h' })
+  const started = new Gate()
+  const worker = scene.work({
+    handlers: {
+      h: async (_job, signal) => {
+        started.open()
+        await aborted(signal)
+        return 'done'
+      },
+    },
+  })
+  await started.opened
+
+  await worker.stop({ graceMs: 0 })
+
+  const task = await scene.client.get(id)
+  assert.equal(task.status, 'SUCCEEDED')
+  assert.equal(Buffer.from(task.result).toString(), 'done')
 })
 
 scenario('server_restart', async (scene) => {

@@ -66,6 +66,12 @@ export class Claim {
     return this.leaseEndsAt - now() >= least
   }
 
+  /** Why the handler was told to stop; undefined if it was not. */
+  get stopCause(): StopCause | undefined {
+    const reason: unknown = this.stopper.signal.reason
+    return reason instanceof HandlerStopped ? reason.why : undefined
+  }
+
   /** Tells the handler to stop. */
   stop(why: StopCause): void {
     this.stopper.abort(new HandlerStopped(why))

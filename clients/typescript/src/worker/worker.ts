@@ -19,6 +19,7 @@ import {
   type Outcome,
   outcomeOf,
   Permanent,
+  Success,
   TaskError,
   toRelease,
   toResolution,
@@ -334,7 +335,9 @@ export class Worker implements AsyncDisposable {
     clearTimeout(limit)
     const outcome = claim.phase === 'held' ? await this.#decide(ended, job) : undefined
     claim.isRunning = false
-    if (outcome !== undefined && this.#isHeld(claim)) {
+    // Of a handler that the end of the grace stopped, only a success counts; else its claim is given back.
+    const counts = claim.stopCause !== 'shutdown' || outcome instanceof Success
+    if (outcome !== undefined && counts && this.#isHeld(claim)) {
       this.#settle(claim, outcome)
     }
     this.#freed(claim)
@@ -473,6 +476,8 @@ export class Worker implements AsyncDisposable {
   // ---- Stopping
 
   async #stop(graceMs: number): Promise<void> {
+    const graceEnd = now() + graceMs
+    const end = graceEnd + LAST_ANSWERS_MS
     this.#stopping.abort()
     for (const [signal, stop] of this.#signals) {
       process.removeListener(signal, stop)
@@ -480,7 +485,7 @@ export class Worker implements AsyncDisposable {
     this.#session?.closeSend()
     this.#startWaiting() // gives back what did not start
     const streamEnded = this.#streamEnded()
-    await this.#idleWithin(graceMs)
+    await this.#idleUntil(graceEnd)
     const late = [...this.#claims.values()].filter((claim) => claim.phase === 'held')
     for (const claim of late) {
       claim.stop('shutdown')
@@ -488,7 +493,7 @@ export class Worker implements AsyncDisposable {
     }
     // Claims that were on their way arrive before that.
     await streamEnded
-    await this.#idleWithin(LAST_ANSWERS_MS)
+    await this.#idleUntil(end)
     this.#outbox.close()
     this.#keeper.close()
     await this.#receiving
@@ -506,18 +511,21 @@ export class Worker implements AsyncDisposable {
   }
 
   async #giveBack(claim: Claim): Promise<void> {
-    claim.phase = 'ending' // whatever it still returns is not its outcome
     const until = now() + UNWIND_MS
     while (claim.isRunning && now() < until) {
       await sleep(5)
     }
+    if (!this.#isHeld(claim)) {
+      return // it succeeded after all, or was lost
+    }
+    claim.phase = 'ending' // whatever it still returns is not its outcome
     if (claim.progress !== undefined) {
       await this.#keeper.saveProgress(claim)
     }
     this.#end(claim, toRelease(claim))
   }
 
-  async #idleWithin(ms: number): Promise<void> {
+  async #idleUntil(end: number): Promise<void> {
     if (this.#claims.size === 0) {
       return
     }
@@ -525,7 +533,7 @@ export class Worker implements AsyncDisposable {
     this.#whenIdle = () => {
       idle.abort()
     }
-    await sleep(Math.min(ms, TIMER_MAX_MS), idle.signal)
+    await sleep(Math.min(Math.max(end - now(), 0), TIMER_MAX_MS), idle.signal)
     this.#whenIdle = undefined
   }
 }
