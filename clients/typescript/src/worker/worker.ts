@@ -10,12 +10,13 @@ import { inHandlerSpan } from '../telemetry.js'
 import { now, TIMER_MAX_MS, toDuration, toMs } from '../time.js'
 import type { Transport } from '../transport.js'
 import { Claim, keyOf, lossOf } from './claim.js'
-import { Job, type StopCause } from './job.js'
+import { HandlerStopped, Job, type StopCause } from './job.js'
 import { Keeper } from './keeper.js'
 import { consoleLogger, type Logger } from './log.js'
 import { Outbox } from './outbox.js'
 import {
   type Ended,
+  failureTypeOf,
   type Outcome,
   outcomeOf,
   Permanent,
@@ -36,6 +37,8 @@ const LAST_ANSWERS_MS = 5_000
 const UNWIND_MS = 1_000
 /** A stream whose sending side is closed has so long to say what is under way. */
 const STREAM_END_MS = 2_000
+/** The type of the failure of a handler that ran too long. */
+const TIMEOUT_TYPE = 'rdq.Timeout'
 const BACKOFF_FIRST_MS = 100
 const BACKOFF_MAX_MS = 10_000
 
@@ -356,12 +359,20 @@ export class Worker implements AsyncDisposable {
       handlerRef: job.handlerRef,
       headers: job.headers,
     }
-    try {
-      const value: unknown = await inHandlerSpan(about, async () => handler(job, signal))
-      return { ok: true, value }
-    } catch (error) {
-      return { ok: false, error }
+    const run = async (): Promise<Ended> => {
+      try {
+        return { ok: true, value: await handler(job, signal) }
+      } catch (error) {
+        return { ok: false, error }
+      }
     }
+    return inHandlerSpan(about, run, (ended) => {
+      const { reason } = signal as { reason: unknown }
+      if (reason instanceof HandlerStopped) {
+        return reason.why === 'timeout' ? TIMEOUT_TYPE : undefined // else nothing is recorded
+      }
+      return failureTypeOf(outcomeOf(ended))
+    })
   }
 
   async #decide(ended: Ended, job: Job): Promise<Outcome> {
@@ -389,7 +400,7 @@ export class Worker implements AsyncDisposable {
         if (claim.phase === 'held') {
           const message = `the handler ran longer than ${String(timeoutMs)} ms`
           claim.stop('timeout')
-          this.#settle(claim, new TaskError('rdq.Timeout', message))
+          this.#settle(claim, new TaskError(TIMEOUT_TYPE, message))
         }
       },
       Math.min(limitMs, TIMER_MAX_MS),
