@@ -10,6 +10,12 @@ export const BACKOFF_FIRST_MS = 100
 export const BACKOFF_MAX_MS = 5_000
 /** No try waits longer for its answer. */
 export const TRY_MAX_MS = 10_000
+/** Reasons of refusals of a whole request that are about what is in it. */
+export const ABOUT_REQUEST: ReadonlySet<string> = new Set([
+  'INVALID_ARGUMENT',
+  'MESSAGE_TOO_LARGE',
+  'PAYLOAD_TOO_LARGE',
+])
 /** What a call has in total, if nobody says otherwise. */
 export const DEADLINE_MS = 30_000
 

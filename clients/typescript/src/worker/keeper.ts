@@ -11,7 +11,13 @@ import {
   type ExtendLeaseResult,
   TaskService,
 } from '../gen/rdq/v1/task_service_pb.js'
-import { BACKOFF_FIRST_MS, BACKOFF_MAX_MS, TRY_MAX_MS, waitBefore } from '../retry.js'
+import {
+  ABOUT_REQUEST,
+  BACKOFF_FIRST_MS,
+  BACKOFF_MAX_MS,
+  TRY_MAX_MS,
+  waitBefore,
+} from '../retry.js'
 import { sleep } from '../sleep.js'
 import { now, TIMER_MAX_MS, toMs } from '../time.js'
 import type { Transport } from '../transport.js'
@@ -24,8 +30,6 @@ import type { Session } from './session.js'
 const BOUNDS = { itemsMax: 1_000, bytesMax: 3 * 1024 * 1024 }
 /** A call for heartbeats has a third of the lease, but not less than this. */
 const CALL_MIN_MS = 500
-/** Refusals of a whole request that are about what is in it. */
-const ABOUT_REQUEST = new Set(['INVALID_ARGUMENT', 'MESSAGE_TOO_LARGE', 'PAYLOAD_TOO_LARGE'])
 
 /** What a keeper needs of its worker. */
 export interface KeeperHost {
