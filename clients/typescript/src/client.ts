@@ -9,6 +9,7 @@ import {
   type MessageShape,
   toBinary,
 } from '@bufbuild/protobuf'
+import { Backoff } from './backoff.js'
 import { cut, ENQUEUE_BOUNDS } from './batches.js'
 import { Code, errorOf, errorOfItem, RdqError } from './errors.js'
 import { QueueService } from './gen/rdq/v1/queue_service_pb.js'
@@ -30,7 +31,14 @@ import {
   type QueueStats,
   toQueueConfigMessage,
 } from './queue.js'
-import { type CallOptions, DEADLINE_MS, retrying } from './retry.js'
+import {
+  BACKOFF_FIRST_MS,
+  BACKOFF_MAX_MS,
+  type CallOptions,
+  DEADLINE_MS,
+  retrying,
+} from './retry.js'
+import { sleep } from './sleep.js'
 import {
   fromStatus,
   fromTaskMessage,
@@ -41,7 +49,7 @@ import {
   toTaskMessage,
 } from './task.js'
 import { withTraceHeaders } from './telemetry.js'
-import { toDuration, toTimestamp } from './time.js'
+import { now, toDuration, toTimestamp } from './time.js'
 import { type ConnectionOptions, Transport } from './transport.js'
 import { Worker, type WorkerOptions } from './worker/worker.js'
 
@@ -181,36 +189,78 @@ export class RdqClient implements AsyncDisposable {
 
   /**
    * Admits many tasks, in requests of at most 1,000 tasks and 3 MiB, and answers for each in the order of the input.
-   * One that is refused does not hold back the others. A request that fails is the error of all its tasks; when the
-   * server cannot be reached within the deadline, what is left is not sent, and says so.
+   * One that is refused does not hold back the others; refused for now, it is sent again. The deadline is that of all
+   * requests together. A request that fails is the error of all its tasks; when the server cannot be reached within the
+   * deadline, what is left is not sent, and says so.
    */
   async enqueueMany(
     inputs: Iterable<TaskInput>,
     options: CallOptions = {},
   ): Promise<EnqueueResult[]> {
     const tasks = Array.from(inputs, toTraced)
-    const results: EnqueueResult[] = []
+    const end = now() + (options.deadlineMs ?? this.#deadlineMs)
+    const backoff = new Backoff(BACKOFF_FIRST_MS, BACKOFF_MAX_MS)
+    const results = await this.#enqueueOnce(tasks, end, options)
+    for (;;) {
+      const again = [...results.keys()].filter((index) => isRefusedForNow(results[index]))
+      const waitMs = backoff.nextMs()
+      if (again.length === 0 || now() + waitMs >= end) {
+        return results.map(({ result }) => result)
+      }
+      await sleep(waitMs, options.signal)
+      options.signal?.throwIfAborted()
+      const left = again.flatMap((index) => tasks[index] ?? [])
+      const repeated = await this.#enqueueOnce(left, end, options)
+      for (const [position, index] of again.entries()) {
+        const [before, after] = [results[index], repeated[position]]
+        if (before !== undefined && after !== undefined) {
+          results[index] = laterOf(before, after)
+        }
+      }
+    }
+  }
+
+  /** Each task in one request, and the answers in their order. */
+  async #enqueueOnce(
+    tasks: TaskMessage[],
+    end: number,
+    options: CallOptions,
+  ): Promise<EnqueueTry[]> {
+    const tries: EnqueueTry[] = []
+    const failed = (batch: TaskMessage[], error: RdqError) => {
+      tries.push(
+        ...batch.map(({ id }) => ({ result: { ok: false as const, id, error }, isAnswer: false })),
+      )
+    }
     let unreachable: RdqError | undefined
     for (const batch of cut(tasks, (task) => toBinary(TaskSchema, task).length, ENQUEUE_BOUNDS)) {
       if (unreachable !== undefined) {
-        const error = notSent(unreachable)
-        results.push(...batch.map(({ id }) => ({ ok: false as const, id, error })))
+        failed(batch, notSent(unreachable))
         continue
       }
       try {
-        const answer = await this.call(TaskService.method.enqueueBatch, { tasks: batch }, options)
-        results.push(...batch.map((task, index) => toEnqueueResult(task, answer.results[index])))
+        const { results } = await this.call(
+          TaskService.method.enqueueBatch,
+          { tasks: batch },
+          { ...options, deadlineMs: end - now() },
+        )
+        tries.push(
+          ...batch.map((task, index) => ({
+            result: toEnqueueResult(task, results[index]),
+            isAnswer: true,
+          })),
+        )
       } catch (error) {
         if (!(error instanceof RdqError)) {
           throw error
         }
-        results.push(...batch.map(({ id }) => ({ ok: false as const, id, error })))
+        failed(batch, error)
         if (error.code === Code.UNAVAILABLE || error.code === Code.DEADLINE_EXCEEDED) {
           unreachable = error
         }
       }
     }
-    return results
+    return tries
   }
 
   /**
@@ -466,6 +516,33 @@ function toEnqueueResult(
       }
     }
   }
+}
+
+/** What one request said of a task. */
+interface EnqueueTry {
+  result: EnqueueResult
+  /** Whether the server said it, of this task alone; a failed request has been repeated already. */
+  isAnswer: boolean
+}
+
+function isRefusedForNow(tried: EnqueueTry | undefined): boolean {
+  if (tried === undefined || !tried.isAnswer || tried.result.ok) {
+    return false
+  }
+  const { error } = tried.result
+  return error.retryable || error.code === Code.ABORTED
+}
+
+/** What is to be told of a task that was sent again: an earlier try may have admitted it, whatever the last one says. */
+function laterOf(before: EnqueueTry, after: EnqueueTry): EnqueueTry {
+  if (!before.result.ok && !after.result.ok) {
+    // One error may stand for many tasks: then it says of all what may be so of some.
+    const { error } = after.result
+    if (before.result.error.outcomeUnknown && error.retryable) {
+      error.outcomeUnknown = true
+    }
+  }
+  return after
 }
 
 function notSent(cause: RdqError): RdqError {

@@ -238,6 +238,7 @@ export function errorOfItem(item: ItemError): RdqError {
 export function isRetryable(code: number, reason: string | undefined): boolean {
   switch (code) {
     case Code.UNAVAILABLE:
+    case Code.DEADLINE_EXCEEDED:
       return true
     case Code.ABORTED:
       return reason === 'CONTENTION'

@@ -5,10 +5,17 @@ import { Code, RdqError } from './errors.js'
 import { sleep } from './sleep.js'
 import { now } from './time.js'
 
-const BACKOFF_FIRST_MS = 100
-const BACKOFF_MAX_MS = 5_000
+/** The wait after the first failure is below this, and its bound doubles with each. */
+export const BACKOFF_FIRST_MS = 100
+export const BACKOFF_MAX_MS = 5_000
 /** No try waits longer for its answer. */
 export const TRY_MAX_MS = 10_000
+/** Reasons of refusals of a whole request that are about what is in it. */
+export const ABOUT_REQUEST: ReadonlySet<string> = new Set([
+  'INVALID_ARGUMENT',
+  'MESSAGE_TOO_LARGE',
+  'PAYLOAD_TOO_LARGE',
+])
 /** What a call has in total, if nobody says otherwise. */
 export const DEADLINE_MS = 30_000
 
@@ -53,18 +60,17 @@ export async function retrying<T>(
         throw error
       }
       mayHaveHappened ||= error.outcomeUnknown
-      const isTimeout = error.code === Code.DEADLINE_EXCEEDED
-      if (isTimeout) {
+      if (error.code === Code.DEADLINE_EXCEEDED) {
         options.onTryTimeout?.()
       }
       const waitMs = waitBefore(error, backoff.nextMs())
       const repeats =
-        (isTimeout || error.retryable) &&
+        error.retryable &&
         now() + waitMs < end &&
         (options.mayRepeat === undefined || options.mayRepeat())
       if (!repeats) {
         // An earlier try may have done what the last one was refused.
-        error.outcomeUnknown = error.retryable || isTimeout ? mayHaveHappened : error.outcomeUnknown
+        error.outcomeUnknown = error.retryable ? mayHaveHappened : error.outcomeUnknown
         throw error
       }
       await sleep(waitMs, options.signal)

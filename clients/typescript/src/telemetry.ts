@@ -19,11 +19,12 @@ function load(): typeof Otel | undefined {
   }
 }
 
-/** The headers, with the active span in them if there is one and the caller did not name another. */
+/** The headers, with the active span in them if there is one and the caller set neither of the two. */
 export function withTraceHeaders(
   headers: Readonly<Record<string, string>> | undefined,
 ): Readonly<Record<string, string>> | undefined {
-  if (api === undefined || (headers !== undefined && TRACEPARENT in headers)) {
+  const isSet = headers !== undefined && (TRACEPARENT in headers || TRACESTATE in headers)
+  if (api === undefined || isSet) {
     return headers
   }
   const span = api.trace.getSpanContext(api.context.active())
@@ -37,7 +38,7 @@ export function withTraceHeaders(
   }
   const state = span.traceState?.serialize()
   if (state !== undefined && state !== '') {
-    traced[TRACESTATE] ??= state
+    traced[TRACESTATE] = state
   }
   return traced
 }
@@ -51,8 +52,16 @@ export interface HandlerSpan {
   headers: Readonly<Record<string, string>>
 }
 
-/** Runs a handler in a span `rdq.handle`, whose parent is the producer's. */
-export function inHandlerSpan<T>(about: HandlerSpan, run: () => Promise<T>): Promise<T> {
+/**
+ * Runs a handler in a span `rdq.handle`, whose parent is the producer's. The span's status is an error if what the
+ * handler came to is one by `failureType`, which names its type. Messages and stacks stay out of it: they may quote a
+ * payload.
+ */
+export async function inHandlerSpan<T>(
+  about: HandlerSpan,
+  run: () => Promise<T>,
+  failureType: (ended: T) => string | undefined,
+): Promise<T> {
   if (api === undefined) {
     return run()
   }
@@ -68,19 +77,17 @@ export function inHandlerSpan<T>(about: HandlerSpan, run: () => Promise<T>): Pro
     },
   }
   const span = trace.getTracer('@rdq/client').startSpan('rdq.handle', options, parent)
-  const result = context.with(trace.setSpan(parent, span), run)
-  return result.then(
-    (value) => {
-      span.end()
-      return value
-    },
-    (error: unknown) => {
-      span.recordException(error instanceof Error ? error : String(error))
+  try {
+    const ended = await context.with(trace.setSpan(parent, span), run)
+    const type = failureType(ended)
+    if (type !== undefined) {
+      span.addEvent('exception', { 'exception.type': type })
       span.setStatus({ code: SpanStatusCode.ERROR })
-      span.end()
-      throw error
-    },
-  )
+    }
+    return ended
+  } finally {
+    span.end()
+  }
 }
 
 function producerContext(

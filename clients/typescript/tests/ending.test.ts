@@ -10,8 +10,8 @@ import {
   Success,
   TaskError,
 } from '../src/index.js'
-import { QUEUE, scenario } from './harness/scene.js'
-import { aborted } from './harness/until.js'
+import { QUEUE, quiet, scenario } from './harness/scene.js'
+import { aborted, Gate } from './harness/until.js'
 
 const EVERY_BYTE = Uint8Array.from({ length: 256 }, (_, byte) => byte)
 const RESULT_BYTES_MAX = 64 * 1024
@@ -237,6 +237,58 @@ scenario('progress_and_result', async (scene) => {
     assert.equal(done.status, 'SUCCEEDED')
     assert.deepEqual(new Uint8Array(done.result), expected)
   }
+})
+
+scenario('progress is stored before a failure, also by a server that was away', async (scene) => {
+  const { id } = await scene.client.enqueue({ queue: QUEUE, handlerRef: 'h', initialBackoffMs: 1 })
+  const started = new Gate()
+  const ends = new Gate()
+  const failed = new Gate()
+  const seen: string[] = []
+  scene.work({
+    logger: {
+      ...quiet,
+      debug: (message) => {
+        if (message === 'heartbeats failed') failed.open()
+      },
+    },
+    handlers: {
+      h: async (job) => {
+        seen.push(Buffer.from(job.progress).toString())
+        if (job.attemptNo === 1) {
+          started.open()
+          await ends.opened
+          job.setProgress('half')
+          throw new Error('broken')
+        }
+      },
+    },
+  })
+  await started.opened
+
+  await scene.server.kill()
+  ends.open()
+  await failed.opened
+  await scene.server.restart()
+
+  assert.equal((await scene.finished(id)).status, 'SUCCEEDED')
+  assert.deepEqual(seen, ['', 'half'])
+})
+
+scenario('a snooze that is refused is a failure', async (scene) => {
+  const { id } = await scene.client.enqueue({ queue: QUEUE, handlerRef: 'h', maxAttempts: 1 })
+  scene.work({
+    handlers: {
+      h: () => {
+        throw new Snooze(1e15)
+      },
+    },
+  })
+
+  const task = await scene.finished(id)
+
+  assert.equal(task.status, 'DEAD')
+  assert.equal(task.attempts[0]?.error?.type, 'rdq.OutcomeRefused')
 })
 
 scenario('result_too_large', async (scene) => {

@@ -18,7 +18,7 @@ scenario('drain_grace_over', async (scene) => {
       h: async (_job, signal) => {
         started.open()
         reason = await aborted(signal)
-        return 'does not count'
+        throw new Error('does not count')
       },
     },
   })
@@ -35,6 +35,27 @@ scenario('drain_grace_over', async (scene) => {
   assert.equal((await scene.claim())?.task?.id, id) // due at once
 })
 
+scenario('a success after the grace counts while the claim is held', async (scene) => {
+  const { id } = await scene.client.enqueue({ queue: QUEUE, handlerRef: 'h' })
+  const started = new Gate()
+  const worker = scene.work({
+    handlers: {
+      h: async (_job, signal) => {
+        started.open()
+        await aborted(signal)
+        return 'done'
+      },
+    },
+  })
+  await started.opened
+
+  await worker.stop({ graceMs: 0 })
+
+  const task = await scene.client.get(id)
+  assert.equal(task.status, 'SUCCEEDED')
+  assert.equal(Buffer.from(task.result).toString(), 'done')
+})
+
 scenario('server_restart', async (scene) => {
   await worksThrough(scene, () => scene.server.kill())
 })
@@ -42,6 +63,46 @@ scenario('server_restart', async (scene) => {
 // It would wait an hour for a worker that does not let go.
 scenario('a server that is told to end is let go', async (scene) => {
   await worksThrough(scene, () => scene.server.terminate())
+})
+
+scenario('a draining server still takes outcomes', async (scene) => {
+  const drains = new Gate()
+  const [good, bad] = await scene.client.enqueueMany([
+    { queue: QUEUE, handlerRef: 'h', payload: 'good' },
+    { queue: QUEUE, handlerRef: 'h', payload: 'bad', maxAttempts: 1 },
+  ])
+  const started: string[] = []
+  const worker = scene.work({
+    logger: {
+      ...quiet,
+      info: (message) => {
+        if (message === 'the server drains') drains.open()
+      },
+    },
+    handlers: {
+      h: async (job) => {
+        started.push(job.id)
+        await drains.opened
+        if (job.text() === 'good') return 'done'
+        job.setProgress('half')
+        throw new Error('broken')
+      },
+    },
+  })
+  await until('both run', () => (started.length === 2 ? true : undefined))
+
+  await scene.server.terminate()
+  await worker.stop({ graceMs: 0 }) // it has nothing more to say to the next one
+  await scene.server.restart()
+
+  const done = await scene.client.get(good?.id ?? '')
+  assert.equal(done.status, 'SUCCEEDED')
+  assert.equal(Buffer.from(done.result).toString(), 'done')
+  assert.equal(done.attempts.length, 1)
+  const dead = await scene.client.get(bad?.id ?? '')
+  assert.equal(dead.status, 'DEAD')
+  assert.equal(dead.attempts.length, 1)
+  assert.equal(Buffer.from(dead.progress).toString(), 'half')
 })
 
 scenario('claim_due_fallback', async (scene) => {

@@ -1,13 +1,20 @@
 /** The scenario of traces, in a process of its own since OpenTelemetry's parts are the process's. */
 
 import assert from 'node:assert/strict'
-import { context, createTraceState, trace, type SpanContext } from '@opentelemetry/api'
+import {
+  context,
+  createTraceState,
+  type SpanContext,
+  SpanStatusCode,
+  trace,
+} from '@opentelemetry/api'
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks'
 import {
   BasicTracerProvider,
   InMemorySpanExporter,
   SimpleSpanProcessor,
 } from '@opentelemetry/sdk-trace-base'
+import { Snooze } from '../src/index.js'
 import { QUEUE, scenario } from './harness/scene.js'
 
 const exporter = new InMemorySpanExporter()
@@ -25,16 +32,19 @@ scenario('trace_context', async (scene) => {
   }
   const inSpan = trace.setSpanContext(context.active(), producer)
   const own = '00-11111111111111111111111111111111-2222222222222222-01'
-  const [traced, chosen, failing] = await context.with(inSpan, () =>
+  const [traced, chosen, failing, stated] = await context.with(inSpan, () =>
     scene.client.enqueueMany([
       { ...task, id: 'traced' },
       { ...task, id: 'chosen', headers: { traceparent: own } },
       { ...task, id: 'failing', handlerRef: 'fails' },
+      { ...task, id: 'stated', headers: { tracestate: 'own=1' } },
+      { ...task, id: 'snoozing', handlerRef: 'snoozes' },
     ]),
   )
   await scene.client.enqueue({ ...task, id: 'untraced' })
   assert.deepEqual(traced?.ok, true)
 
+  let snoozed = false
   const seen = new Map<string, SpanContext | undefined>()
   scene.work({
     handlers: {
@@ -43,12 +53,19 @@ scenario('trace_context', async (scene) => {
         seen.set(job.id, trace.getActiveSpan()?.spanContext())
       },
       fails: () => {
-        throw new Error('seen in the span')
+        throw new TypeError('may quote a payload')
+      },
+      snoozes: (job) => {
+        if (!snoozed) {
+          snoozed = true
+          throw new Snooze(1)
+        }
+        seen.set(job.id, undefined)
       },
     },
   })
   const stored = await scene.finished('traced')
-  for (const id of [chosen?.id, failing?.id, 'untraced']) {
+  for (const id of [chosen?.id, failing?.id, stated?.id, 'snoozing', 'untraced']) {
     await scene.finished(id ?? '')
   }
 
@@ -68,5 +85,11 @@ scenario('trace_context', async (scene) => {
   assert.equal(span.parentSpanId, producer.spanId)
   assert.equal(span.attributes['rdq.queue'], QUEUE)
   assert.equal(span.attributes['rdq.attempt'], 1)
-  assert.equal(spanOf('failing')?.events[0]?.attributes?.['exception.message'], 'seen in the span')
+  assert.deepEqual((await scene.client.get('stated')).headers, { tracestate: 'own=1' })
+  assert.equal(spanOf('failing')?.status.code, SpanStatusCode.ERROR)
+  assert.deepEqual(
+    spanOf('failing')?.events.map(({ attributes }) => attributes),
+    [{ 'exception.type': 'TypeError' }],
+  )
+  assert.equal(spanOf('snoozing')?.status.code, SpanStatusCode.UNSET)
 })

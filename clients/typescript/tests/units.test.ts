@@ -11,11 +11,18 @@ import { Code, errorOf, errorOfItem, errorOfStatus, isRetryable } from '../src/e
 import { ErrorInfoSchema, RetryInfoSchema, StatusSchema } from '../src/gen/google/rpc/status_pb.js'
 import { ulid } from '../src/ids.js'
 import * as client from '../src/index.js'
-import { ErrorReason, HandlerVersionMismatch, ItemErrorSchema } from '../src/proto.js'
+import {
+  ClaimedTaskSchema,
+  ErrorReason,
+  HandlerVersionMismatch,
+  ItemErrorSchema,
+  TaskSchema,
+} from '../src/proto.js'
 import { retrying, waitBefore } from '../src/retry.js'
 import { parseTraceparent } from '../src/telemetry.js'
 import { toDate, toDuration, toMs, toTimestamp } from '../src/time.js'
 import { parseAddress } from '../src/transport.js'
+import { Claim } from '../src/worker/claim.js'
 import { outcomeOf, toAttemptError } from '../src/worker/outcome.js'
 import { type Route, Routing } from '../src/worker/routing.js'
 
@@ -102,6 +109,8 @@ void test('an item of a batch is refused with the same types', () => {
 void test('what is retried is what the table says', () => {
   assert.equal(isRetryable(Code.UNAVAILABLE, undefined), true)
   assert.equal(isRetryable(Code.UNAVAILABLE, 'CLOSED'), true)
+  assert.equal(isRetryable(Code.DEADLINE_EXCEEDED, undefined), true)
+  assert.equal(isRetryable(Code.DEADLINE_EXCEEDED, 'DEADLINE_EXCEEDED'), true)
   assert.equal(isRetryable(Code.ABORTED, 'CONTENTION'), true)
   assert.equal(isRetryable(Code.RESOURCE_EXHAUSTED, 'OVERLOADED'), true)
   assert.equal(isRetryable(Code.RESOURCE_EXHAUSTED, 'STORAGE_FULL'), false)
@@ -263,4 +272,20 @@ void test('what a handler returns is text, bytes or nothing', () => {
   assert.ok(resultOf(new client.Snooze(1)) instanceof client.Snooze)
   assert.ok(resultOf({ not: 'serialised' }) instanceof TypeError)
   assert.throws(() => new client.Snooze(Number.NaN), RangeError)
+})
+
+void test('a claim began before it arrived', () => {
+  const claimedAt = new Date('2026-01-02T03:04:05Z')
+  const task = create(TaskSchema, {
+    claimedAt: toTimestamp(claimedAt, 'claimedAt'),
+    leaseExpiresAt: toTimestamp(new Date(claimedAt.getTime() + 10_000), 'leaseExpiresAt'),
+  })
+  const claimed = create(ClaimedTaskSchema, {
+    task,
+    leaseRemaining: toDuration(7_000, 'leaseRemaining'),
+  })
+  const claim = new Claim(claimed, task, 50_000)
+  assert.equal(claim.leaseMs, 10_000)
+  assert.equal(claim.leaseEndsAt, 57_000)
+  assert.equal(claim.claimedAt, 47_000)
 })

@@ -15,6 +15,8 @@ export class Claim {
   readonly key: string
   /** The whole lease, in milliseconds. */
   readonly leaseMs: number
+  /** When the claim was made, by the monotonic clock, as far as is known. */
+  readonly claimedAt: number
   /** When the lease ends, by the monotonic clock, as far as is known. */
   leaseEndsAt: number
   /** When the lease is to be extended. */
@@ -38,7 +40,7 @@ export class Claim {
     readonly claimed: ClaimedTask,
     raw: NonNullable<ClaimedTask['task']>,
     /** By the monotonic clock. */
-    readonly arrivedAt: number,
+    arrivedAt: number,
   ) {
     this.raw = raw
     this.id = raw.id
@@ -53,6 +55,7 @@ export class Claim {
           (leaseExpiresAt.nanos - claimedAt.nanos) / 1e6
     this.leaseMs = Math.max(grantedMs, remainingMs, 1)
     this.leaseEndsAt = arrivedAt + remainingMs
+    this.claimedAt = this.leaseEndsAt - this.leaseMs
     // A third of the lease after it began.
     this.nextBeatAt = this.leaseEndsAt - (this.leaseMs * 2) / 3
   }
@@ -61,6 +64,12 @@ export class Claim {
   isStartable(): boolean {
     const least = Math.min(Math.max(this.leaseMs / 10, START_LEFT_MS), this.leaseMs / 2)
     return this.leaseEndsAt - now() >= least
+  }
+
+  /** Why the handler was told to stop; undefined if it was not. */
+  get stopCause(): StopCause | undefined {
+    const reason: unknown = this.stopper.signal.reason
+    return reason instanceof HandlerStopped ? reason.why : undefined
   }
 
   /** Tells the handler to stop. */

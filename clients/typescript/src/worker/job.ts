@@ -19,7 +19,8 @@ export type StopCause =
   /** The worker's grace is over; the claim is given back. */
   | 'shutdown'
 
-/** The reason with which a handler's signal is aborted. Whatever the handler does after that is not recorded. */
+/** The reason with which a handler's signal is aborted. Whatever the handler does after
+ * that is not recorded, but a success after `shutdown` if it comes before the claim was given back. */
 export class HandlerStopped extends Error {
   constructor(
     /** Why. */

@@ -1,6 +1,7 @@
 /** Extends the leases of the claims that a worker holds, each at a third of it. */
 
 import { create } from '@bufbuild/protobuf'
+import { Backoff } from '../backoff.js'
 import { cut } from '../batches.js'
 import { Code, errorOfItem, RdqError } from '../errors.js'
 import {
@@ -10,7 +11,14 @@ import {
   type ExtendLeaseResult,
   TaskService,
 } from '../gen/rdq/v1/task_service_pb.js'
-import { TRY_MAX_MS } from '../retry.js'
+import {
+  ABOUT_REQUEST,
+  BACKOFF_FIRST_MS,
+  BACKOFF_MAX_MS,
+  TRY_MAX_MS,
+  waitBefore,
+} from '../retry.js'
+import { sleep } from '../sleep.js'
 import { now, TIMER_MAX_MS, toMs } from '../time.js'
 import type { Transport } from '../transport.js'
 import { type Claim, lossOf } from './claim.js'
@@ -37,6 +45,7 @@ export interface KeeperHost {
 export class Keeper {
   readonly #host: KeeperHost
   readonly #claims = new Set<Claim>()
+  readonly #closing = new AbortController()
   #timer: NodeJS.Timeout | undefined
   #timerAt = Infinity
 
@@ -52,18 +61,64 @@ export class Keeper {
   remove(claim: Claim): void {
     this.#claims.delete(claim)
     if (this.#claims.size === 0) {
-      this.close()
+      this.#disarm()
     }
   }
 
+  /** Ends for good. */
   close(): void {
-    clearTimeout(this.#timer)
-    this.#timerAt = Infinity
+    this.#closing.abort()
+    this.#disarm()
   }
 
-  /** Stores the checkpoint of a claim at once. Resolves when that is answered, or failed. */
+  /**
+   * Stores the checkpoint of a claim, again until that is answered. Resolves when the server has it, will not have it,
+   * or the claim is lost.
+   */
   async saveProgress(claim: Claim): Promise<void> {
-    await this.#call([claim])
+    const { signal } = this.#closing
+    const backoff = new Backoff(BACKOFF_FIRST_MS, BACKOFF_MAX_MS)
+    for (let tries = 0; claim.progress !== undefined && !signal.aborted; tries += 1) {
+      const session = this.#host.session()
+      // A server that drains answers by the stream alone. Where the stream does not answer, another connection may.
+      const byStream = tries % 2 === 0 && session?.canSend === true
+      const error = await (byStream ? this.#beatByStream(session, claim) : this.#call([claim]))
+      if (error?.reason !== undefined && ABOUT_REQUEST.has(error.reason)) {
+        this.#progressRefused(claim, claim.progress, error)
+      } else if (this.#isUnsaved(claim)) {
+        const backoffMs = backoff.nextMs()
+        await sleep(error === undefined ? backoffMs : waitBefore(error, backoffMs), signal)
+      }
+    }
+  }
+
+  // A function of its own, since it changes while something is awaited.
+  #isUnsaved(claim: Claim): boolean {
+    return claim.progress !== undefined
+  }
+
+  /** One heartbeat by the stream; resolves when it is answered, or has been waited for long enough. */
+  #beatByStream(session: Session, claim: Claim): Promise<undefined> {
+    return new Promise((resolve) => {
+      const done = () => {
+        clearTimeout(timer)
+        this.#closing.signal.removeEventListener('abort', done)
+        resolve(undefined)
+      }
+      const timer = setTimeout(done, tryMsOf(claim.leaseMs))
+      this.#closing.signal.addEventListener('abort', done)
+      const { progress } = claim
+      const answer = (result: ExtendLeaseResult | undefined) => {
+        this.#answer(claim, progress, result)
+        done()
+      }
+      session.sendHeartbeats([{ extend: toRequest(claim), answer }])
+    })
+  }
+
+  #disarm(): void {
+    clearTimeout(this.#timer)
+    this.#timerAt = Infinity
   }
 
   #arm(at: number): void {
@@ -118,20 +173,21 @@ export class Keeper {
     }
   }
 
-  async #call(batch: Claim[]): Promise<void> {
+  /** Resolves to what the call was refused with, if it was. */
+  async #call(batch: Claim[]): Promise<RdqError | undefined> {
     const progresses = batch.map((claim) => claim.progress)
     const request = create(ExtendLeasesRequestSchema, { leases: batch.map(toRequest) })
     const leaseMs = Math.min(...batch.map((claim) => claim.leaseMs))
-    const tryMs = Math.min(Math.max(leaseMs / 3, CALL_MIN_MS), TRY_MAX_MS)
     for (const claim of batch) {
       claim.isBeatCalled = true
     }
     try {
       const method = TaskService.method.extendLeases
-      const { results } = await this.#host.transport.unary(method, request, tryMs)
+      const { results } = await this.#host.transport.unary(method, request, tryMsOf(leaseMs))
       batch.forEach((claim, index) => {
         this.#answer(claim, progresses[index], results[index])
       })
+      return undefined
     } catch (error) {
       if (!(error instanceof RdqError)) {
         throw error
@@ -140,6 +196,7 @@ export class Keeper {
         this.#host.transport.renew()
       }
       this.#host.log.debug('heartbeats failed', { reason: error.reason, message: error.message })
+      return error
     } finally {
       for (const claim of batch) {
         claim.isBeatCalled = false
@@ -167,17 +224,30 @@ export class Keeper {
       const error = errorOfItem(result.outcome.value)
       const { reason, message } = error
       if (reason === 'STALE_CLAIM' || reason === 'NOT_FOUND') {
+        claim.progress = undefined // nobody is left to store it for
         this.#host.lost(claim, lossOf(error.metadata['detail']))
-      } else if (error.code === Code.INVALID_ARGUMENT && sentProgress !== undefined) {
-        this.#host.log.error('progress was refused', { taskId: claim.id, reason, message })
-        if (claim.progress === sentProgress) {
-          claim.progress = undefined
-        }
+      } else if (
+        sentProgress !== undefined &&
+        (error.code === Code.INVALID_ARGUMENT || reason === 'PAYLOAD_TOO_LARGE')
+      ) {
+        this.#progressRefused(claim, sentProgress, error)
       } else {
         this.#host.log.debug('a heartbeat failed', { taskId: claim.id, reason, message })
       }
     }
   }
+
+  #progressRefused(claim: Claim, progress: Uint8Array, { reason, message }: RdqError): void {
+    this.#host.log.error('progress was refused', { taskId: claim.id, reason, message })
+    if (claim.progress === progress) {
+      claim.progress = undefined
+    }
+  }
+}
+
+/** How long a heartbeat is waited for. */
+function tryMsOf(leaseMs: number): number {
+  return Math.min(Math.max(leaseMs / 3, CALL_MIN_MS), TRY_MAX_MS)
 }
 
 function toRequest(claim: Claim): ExtendLeaseRequest {

@@ -10,7 +10,7 @@ import {
   type ResolveResult,
   TaskService,
 } from '../gen/rdq/v1/task_service_pb.js'
-import { TRY_MAX_MS } from '../retry.js'
+import { ABOUT_REQUEST, BACKOFF_FIRST_MS, BACKOFF_MAX_MS, TRY_MAX_MS } from '../retry.js'
 import type { Transport } from '../transport.js'
 import { TIMER_MAX_MS } from '../time.js'
 import type { Claim } from './claim.js'
@@ -18,8 +18,6 @@ import type { Logger } from './log.js'
 import { TaskError, toResolution } from './outcome.js'
 import type { Session } from './session.js'
 
-const BACKOFF_FIRST_MS = 100
-const BACKOFF_MAX_MS = 5_000
 /** One message of outcomes. */
 const BOUNDS = { itemsMax: 1_000, bytesMax: 3 * 1024 * 1024 }
 /** A result above this is not even sent; the server's own limit is lower, and its to say. */
@@ -163,14 +161,15 @@ export class Outbox {
     if (error.code === Code.DEADLINE_EXCEEDED) {
       this.#host.transport.renew()
     }
-    const only = batch.length === 1 ? batch[0] : undefined
+    const isAboutRequest = error.reason !== undefined && ABOUT_REQUEST.has(error.reason)
     for (const entry of batch) {
       entry.wasSent ||= error.outcomeUnknown
-      if (only === undefined && !error.retryable && !isConnectionLoss(error)) {
+      if (!isAboutRequest) {
+        // Whatever it says, of credentials for instance, it does not say it of the outcome.
+        this.#pushLater(entry, error.retryAfterMs)
+      } else if (batch.length > 1) {
         entry.isAlone = true // which of them it was will show
         this.#push(entry)
-      } else if (isRepeated(error)) {
-        this.#pushLater(entry, error.retryAfterMs)
       } else {
         this.#refusal(entry, error)
       }
@@ -206,7 +205,7 @@ export class Outbox {
         log.warn('the claim was lost before its outcome was stored', fields)
       }
       this.#host.settled(claim)
-    } else if (entry.isSubstitute || entry.resolution.call.case === 'release') {
+    } else if (entry.isSubstitute) {
       log.error(
         'an outcome was refused for good; its task comes again when the lease is over',
         fields,

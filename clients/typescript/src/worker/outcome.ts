@@ -184,17 +184,38 @@ const TEXT_CHARS_MAX = 80 * 1024
 /** What is recorded of a failure. */
 export function toAttemptError(error: Error): MessageInitShape<typeof AttemptErrorSchema> {
   const options = error instanceof Wrapper ? error.options : {}
-  // A wrapper speaks for what it wraps.
-  const told = error instanceof Wrapper && error.cause instanceof Error ? error.cause : error
-  const { errorType, detail } = told as { errorType?: unknown; detail?: unknown }
-  const namedType = typeof errorType === 'string' ? errorType : nameOf(told)
+  const told = toldBy(error)
+  const { detail } = told as { detail?: unknown }
   const namedDetail = typeof detail === 'string' ? detail : ''
   return {
-    type: (options.type ?? namedType).slice(0, TYPE_CHARS_MAX),
+    type: typeOf(error),
     message: told.message.slice(0, MESSAGE_CHARS_MAX),
     detail: (options.detail ?? namedDetail).slice(0, TEXT_CHARS_MAX),
     stack: stackOf(told).slice(0, TEXT_CHARS_MAX),
   }
+}
+
+/** The type of the failure that an outcome is; undefined if the attempt did not fail, or is only put off. */
+export function failureTypeOf(outcome: Outcome): string | undefined {
+  const isFailure = !(
+    outcome instanceof Success ||
+    outcome instanceof Snooze ||
+    outcome instanceof RetryAfter
+  )
+  return isFailure ? typeOf(outcome) : undefined
+}
+
+/** A wrapper speaks for what it wraps. */
+function toldBy(error: Error): Error {
+  return error instanceof Wrapper && error.cause instanceof Error ? error.cause : error
+}
+
+function typeOf(error: Error): string {
+  const chosen = error instanceof Wrapper ? error.options.type : undefined
+  const told = toldBy(error)
+  const { errorType } = told as { errorType?: unknown }
+  const named = typeof errorType === 'string' ? errorType : nameOf(told)
+  return (chosen ?? named).slice(0, TYPE_CHARS_MAX)
 }
 
 /** The name that an error gives itself, else that of its class. */

@@ -51,6 +51,8 @@ type OnExtended = (result: ExtendLeaseResult | undefined) => void
 export interface Session {
   /** Whether outcomes and heartbeats can go by it. */
   readonly canSend: boolean
+  /** Whether the server may be asked for claims. */
+  readonly canGrant: boolean
   /** Claims that the server may still send on its own account. */
   readonly openCredits: number
   grant(credits: number): void
@@ -93,6 +95,7 @@ export class WorkSession implements Session {
   #nextSeq = 1n
   #openCredits = 0
   #isSendClosed = false
+  #isDraining = false
   #isOver = false
 
   constructor(
@@ -121,6 +124,10 @@ export class WorkSession implements Session {
 
   get canSend(): boolean {
     return !this.#isSendClosed && !this.#isOver
+  }
+
+  get canGrant(): boolean {
+    return this.canSend && !this.#isDraining
   }
 
   get openCredits(): number {
@@ -202,6 +209,8 @@ export class WorkSession implements Session {
       this.#events.claims(message.tasks)
     }
     if (message.draining) {
+      // No more claims come; outcomes and heartbeats are answered until the server ends the stream.
+      this.#isDraining = true
       this.#events.draining()
     }
   }
@@ -213,11 +222,15 @@ export class WorkSession implements Session {
     this.#isOver = true
     this.#openCredits = 0
     this.#silence.end()
-    const unanswered = [...this.#outcomes.values()]
+    const outcomes = [...this.#outcomes.values()]
+    const heartbeats = [...this.#heartbeats.values()]
     this.#outcomes.clear()
     this.#heartbeats.clear()
-    for (const answer of unanswered) {
+    for (const answer of outcomes) {
       answer(undefined, error)
+    }
+    for (const answer of heartbeats) {
+      answer(undefined)
     }
     this.#events.end(error)
   }
@@ -226,6 +239,7 @@ export class WorkSession implements Session {
 /** A subscription by `ClaimDue`. It carries claims alone. */
 export class ClaimDueSession implements Session {
   readonly canSend = false
+  readonly canGrant = false // the server counts what is in flight
   readonly openCredits = 0
   readonly #call: { cancel(): void }
   readonly #silence: Silence
@@ -264,7 +278,7 @@ export class ClaimDueSession implements Session {
   }
 
   grant(): void {
-    // The server counts what is in flight.
+    throw new Error('credits do not go by ClaimDue')
   }
 
   sendOutcomes(): void {

@@ -10,15 +10,17 @@ import { inHandlerSpan } from '../telemetry.js'
 import { now, TIMER_MAX_MS, toDuration, toMs } from '../time.js'
 import type { Transport } from '../transport.js'
 import { Claim, keyOf, lossOf } from './claim.js'
-import { Job, type StopCause } from './job.js'
+import { HandlerStopped, Job, type StopCause } from './job.js'
 import { Keeper } from './keeper.js'
 import { consoleLogger, type Logger } from './log.js'
 import { Outbox } from './outbox.js'
 import {
   type Ended,
+  failureTypeOf,
   type Outcome,
   outcomeOf,
   Permanent,
+  Success,
   TaskError,
   toRelease,
   toResolution,
@@ -35,6 +37,8 @@ const LAST_ANSWERS_MS = 5_000
 const UNWIND_MS = 1_000
 /** A stream whose sending side is closed has so long to say what is under way. */
 const STREAM_END_MS = 2_000
+/** The type of the failure of a handler that ran too long. */
+const TIMEOUT_TYPE = 'rdq.Timeout'
 const BACKOFF_FIRST_MS = 100
 const BACKOFF_MAX_MS = 10_000
 
@@ -221,7 +225,6 @@ export class Worker implements AsyncDisposable {
   #connection(byClaimDue: boolean, alive: () => void): Promise<RdqError | undefined> {
     return new Promise((resolve) => {
       const transport = this.#transport.fork()
-      let endTimer: NodeJS.Timeout | undefined
       const events: SessionEvents = {
         alive,
         claims: (tasks) => {
@@ -231,14 +234,9 @@ export class Worker implements AsyncDisposable {
           this.#toldLost(claims)
         },
         draining: () => {
-          // What has to be said goes elsewhere from now on; what is under way is answered first.
-          session.closeSend()
-          endTimer ??= setTimeout(() => {
-            session.cancel()
-          }, STREAM_END_MS)
+          this.#log.info('the server drains', { workerId: this.workerId })
         },
         end: (error) => {
-          clearTimeout(endTimer)
           if (this.#session === session) {
             this.#session = undefined
           }
@@ -262,7 +260,7 @@ export class Worker implements AsyncDisposable {
   /** Lets the server send as many tasks as there are free handlers. */
   #grant(): void {
     const session = this.#session
-    if (session?.canSend === true && !this.#isStopping()) {
+    if (session?.canGrant === true && !this.#isStopping()) {
       const credits = this.#concurrency - this.#busy - this.#waiting.length - session.openCredits
       if (credits > 0) {
         session.grant(credits)
@@ -340,7 +338,9 @@ export class Worker implements AsyncDisposable {
     clearTimeout(limit)
     const outcome = claim.phase === 'held' ? await this.#decide(ended, job) : undefined
     claim.isRunning = false
-    if (outcome !== undefined && this.#isHeld(claim)) {
+    // Of a handler that the end of the grace stopped, only a success counts; else its claim is given back.
+    const counts = claim.stopCause !== 'shutdown' || outcome instanceof Success
+    if (outcome !== undefined && counts && this.#isHeld(claim)) {
       this.#settle(claim, outcome)
     }
     this.#freed(claim)
@@ -359,12 +359,20 @@ export class Worker implements AsyncDisposable {
       handlerRef: job.handlerRef,
       headers: job.headers,
     }
-    try {
-      const value: unknown = await inHandlerSpan(about, async () => handler(job, signal))
-      return { ok: true, value }
-    } catch (error) {
-      return { ok: false, error }
+    const run = async (): Promise<Ended> => {
+      try {
+        return { ok: true, value: await handler(job, signal) }
+      } catch (error) {
+        return { ok: false, error }
+      }
     }
+    return inHandlerSpan(about, run, (ended) => {
+      const { reason } = signal as { reason: unknown }
+      if (reason instanceof HandlerStopped) {
+        return reason.why === 'timeout' ? TIMEOUT_TYPE : undefined // else nothing is recorded
+      }
+      return failureTypeOf(outcomeOf(ended))
+    })
   }
 
   async #decide(ended: Ended, job: Job): Promise<Outcome> {
@@ -386,13 +394,13 @@ export class Worker implements AsyncDisposable {
       return undefined
     }
     const timeoutMs = toMs(executionTimeout)
-    const limitMs = Math.max(0, claim.arrivedAt + timeoutMs - timeoutMarginMs(timeoutMs) - now())
+    const limitMs = Math.max(0, claim.claimedAt + timeoutMs - timeoutMarginMs(timeoutMs) - now())
     return setTimeout(
       () => {
         if (claim.phase === 'held') {
           const message = `the handler ran longer than ${String(timeoutMs)} ms`
           claim.stop('timeout')
-          this.#settle(claim, new TaskError('rdq.Timeout', message))
+          this.#settle(claim, new TaskError(TIMEOUT_TYPE, message))
         }
       },
       Math.min(limitMs, TIMER_MAX_MS),
@@ -479,6 +487,8 @@ export class Worker implements AsyncDisposable {
   // ---- Stopping
 
   async #stop(graceMs: number): Promise<void> {
+    const graceEnd = now() + graceMs
+    const end = graceEnd + LAST_ANSWERS_MS
     this.#stopping.abort()
     for (const [signal, stop] of this.#signals) {
       process.removeListener(signal, stop)
@@ -486,7 +496,7 @@ export class Worker implements AsyncDisposable {
     this.#session?.closeSend()
     this.#startWaiting() // gives back what did not start
     const streamEnded = this.#streamEnded()
-    await this.#idleWithin(graceMs)
+    await this.#idleUntil(graceEnd)
     const late = [...this.#claims.values()].filter((claim) => claim.phase === 'held')
     for (const claim of late) {
       claim.stop('shutdown')
@@ -494,7 +504,7 @@ export class Worker implements AsyncDisposable {
     }
     // Claims that were on their way arrive before that.
     await streamEnded
-    await this.#idleWithin(LAST_ANSWERS_MS)
+    await this.#idleUntil(end)
     this.#outbox.close()
     this.#keeper.close()
     await this.#receiving
@@ -512,18 +522,21 @@ export class Worker implements AsyncDisposable {
   }
 
   async #giveBack(claim: Claim): Promise<void> {
-    claim.phase = 'ending' // whatever it still returns is not its outcome
     const until = now() + UNWIND_MS
     while (claim.isRunning && now() < until) {
       await sleep(5)
     }
+    if (!this.#isHeld(claim)) {
+      return // it succeeded after all, or was lost
+    }
+    claim.phase = 'ending' // whatever it still returns is not its outcome
     if (claim.progress !== undefined) {
       await this.#keeper.saveProgress(claim)
     }
     this.#end(claim, toRelease(claim))
   }
 
-  async #idleWithin(ms: number): Promise<void> {
+  async #idleUntil(end: number): Promise<void> {
     if (this.#claims.size === 0) {
       return
     }
@@ -531,7 +544,7 @@ export class Worker implements AsyncDisposable {
     this.#whenIdle = () => {
       idle.abort()
     }
-    await sleep(Math.min(ms, TIMER_MAX_MS), idle.signal)
+    await sleep(Math.min(Math.max(end - now(), 0), TIMER_MAX_MS), idle.signal)
     this.#whenIdle = undefined
   }
 }
