@@ -146,39 +146,6 @@ async fn a_success_after_the_grace_counts() {
     assert_eq!((task.status(), task.result()), (TaskStatus::Succeeded, &"all the same".into()));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_handler_that_ignores_its_stop_keeps_no_claim() {
-    let server = Server::start().await;
-    let client = server.client().await;
-    let (started, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (count, end) = (Arc::clone(&started), Arc::clone(&over));
-    let worker = Worker::builder(&client)
-        .queue(QUEUE)
-        .grace(Duration::ZERO)
-        .handler("blocks", move |_| {
-            count.fetch_add(1, Ordering::SeqCst);
-            let end = Arc::clone(&end);
-            async move {
-                while end.load(Ordering::SeqCst) == 0 {
-                    std::thread::sleep(Duration::from_millis(10));
-                }
-                Ok::<_, HandlerError>("too late")
-            }
-        })
-        .build()
-        .unwrap()
-        .start();
-    let id = client.enqueue(NewTask::new(QUEUE, "blocks")).await.unwrap().id;
-    until("it runs", async || (started.load(Ordering::SeqCst) == 1).then_some(())).await;
-
-    let stopped = worker.stop().await;
-    let task = client.get(&id).await.unwrap();
-    over.store(1, Ordering::SeqCst);
-
-    assert_eq!(stopped.unanswered, 0);
-    assert_eq!((task.status(), task.attempt_count()), (TaskStatus::Pending, 0));
-}
-
 #[tokio::test]
 async fn a_server_that_drains_takes_the_outcomes_of_what_runs() {
     let mut server = Server::start().await;
