@@ -271,14 +271,12 @@ async fn apply_once(db: &Db, changes: &[Change], applied: &mut [Applied]) -> Ste
             let index = usize::try_from(number(error, "index")).ok();
             let index = index.and_then(|index| open.get(index));
             let index = *index.ok_or_else(|| corrupt("the server's answer"))?;
-            let code = i32::try_from(number(error, "code")).unwrap_or_default();
-            if code == NOT_A_NUMBER {
+            if number(error, "code") == i64::from(NOT_A_NUMBER) {
                 applied[index] = Applied::Lost;
                 ids.insert(index);
                 continue;
             }
-            let message = error.get_str("errmsg").unwrap_or_default();
-            let failure = Failure::of_code(code, Access::Write, message.into());
+            let failure = write_error(error);
             if !matches!(failure, Failure::Contention) {
                 return Err(failure.after_a_write());
             }
@@ -312,10 +310,13 @@ async fn apply_once(db: &Db, changes: &[Change], applied: &mut [Applied]) -> Ste
 
 /// Why a statement of a command failed, if one did.
 pub(crate) fn first_error(reply: &Document) -> Option<Failure> {
-    let error = reply.get_array("writeErrors").ok()?.first()?.as_document()?;
+    Some(write_error(reply.get_array("writeErrors").ok()?.first()?.as_document()?))
+}
+
+fn write_error(error: &Document) -> Failure {
     let code = i32::try_from(number(error, "code")).unwrap_or_default();
     let message = error.get_str("errmsg").unwrap_or_default();
-    Some(Failure::of_code(code, Access::Write, message.into()))
+    Failure::of_code(code, Access::Write, message.into())
 }
 
 /// A number of an answer, whatever its type there.

@@ -23,6 +23,11 @@ const IDLE_MAX: Duration = Duration::from_secs(60);
 /// unknown outcome.
 const TRUSTED_IDLE: Duration = Duration::from_millis(500);
 
+/// How long a statement may take by the server's clock, and how much of that it waits for another
+/// transaction's lock.
+const STATEMENT_MAX: &str = "30s";
+const LOCK_MAX: &str = "5s";
+
 /// Connections to one database and schema.
 #[derive(Debug)]
 pub(crate) struct Connections {
@@ -123,8 +128,8 @@ pub(crate) async fn open(options: &PgConnectOptions, search_path: &str) -> Sql<P
     let mut connection = PgConnection::connect_with(options).await?;
     sqlx::query(include_str!("queries/settle.sql"))
         .bind(search_path)
-        .bind(crate::pool::STATEMENT_MAX)
-        .bind(crate::pool::LOCK_MAX)
+        .bind(STATEMENT_MAX)
+        .bind(LOCK_MAX)
         .execute(&mut connection)
         .await?;
     Ok(connection)

@@ -22,11 +22,8 @@ use tokio::sync::Semaphore;
 
 /// How long a call waits for one of the connections to be free: as long as a statement may take.
 const TURN_MAX: Duration = Duration::from_secs(30);
-/// How long a statement may take, by the server's clock and, should the server not answer, by ours.
-pub(crate) const STATEMENT_MAX: &str = "30s";
+/// How long a statement may take by our clock, should the server not end it by its own.
 const ANSWER_MAX: Duration = Duration::from_secs(35);
-/// How long a statement waits for another transaction's lock.
-pub(crate) const LOCK_MAX: &str = "5s";
 /// How often a call that lost against another transaction is tried.
 const TRIES_MAX: u32 = 8;
 

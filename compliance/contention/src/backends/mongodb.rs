@@ -1,5 +1,6 @@
 //! MongoDB, and the plugin's commands sent over its driver alone: one connection for each caller, and
-//! nothing between.
+//! nothing between. Claims are those of tasks that differ, a statement each; the plugin takes those
+//! that are alike by one, which this has yet to do.
 
 use super::{Backend, Started, WireGoals};
 use crate::{
