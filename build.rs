@@ -4,11 +4,18 @@ use prost::Message as _;
 use prost_types::{FileDescriptorSet, field_descriptor_proto::Type};
 use std::{env, error::Error, fs, path::PathBuf};
 
-const FILES: [&str; 4] = [
+const FILES: [&str; 11] = [
     "rdq/v1/error_reason.proto",
     "rdq/v1/task.proto",
     "rdq/v1/task_service.proto",
     "rdq/v1/queue_service.proto",
+    "rdq/v1/signal_service.proto",
+    "rdq/v1/stream_service.proto",
+    "rdq/v1/lock_service.proto",
+    "rdq/v1/schedule_service.proto",
+    "rdq/v1/outbox_service.proto",
+    "rdq/v1/record_service.proto",
+    "rdq/v1/transaction_service.proto",
 ];
 
 /// Messages that must keep fields this version does not know. prost drops those, so every field of

@@ -19,7 +19,7 @@ pub mod time;
 pub const DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptor.bin"));
 
 /// The version of the contract, `major.minor`.
-pub const CONTRACT_VERSION: &str = "1.0";
+pub const CONTRACT_VERSION: &str = "1.1";
 
 /// The `domain` of every `google.rpc.ErrorInfo`.
 pub const ERROR_DOMAIN: &str = "rdq";

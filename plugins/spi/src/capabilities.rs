@@ -11,6 +11,55 @@ pub enum Durability {
     PowerCut,
 }
 
+/// Which of the faculties beside tasks a plugin has: exactly those whose accessor on
+/// [`crate::Storage`] answers something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is there or not, whatever the others are")]
+pub struct Faculties {
+    /// [`crate::Storage::signals`]
+    pub signals: bool,
+    /// [`crate::Storage::streams`]
+    pub streams: bool,
+    /// [`crate::Storage::locks`]
+    pub locks: bool,
+    /// [`crate::Storage::records`]
+    pub records: bool,
+    /// [`crate::Storage::transactions`]
+    pub transactions: bool,
+    /// [`crate::Transactions::begin`] works.
+    pub interactive: bool,
+}
+
+impl Faculties {
+    /// None of them.
+    pub const NONE: Self = Self::all(false);
+    /// All of them.
+    pub const ALL: Self = Self::all(true);
+
+    const fn all(has: bool) -> Self {
+        Self {
+            signals: has,
+            streams: has,
+            locks: has,
+            records: has,
+            transactions: has,
+            interactive: has,
+        }
+    }
+
+    /// What this storage's accessors answer.
+    pub fn of(storage: &dyn crate::Storage) -> Self {
+        Self {
+            signals: storage.signals().is_some(),
+            streams: storage.streams().is_some(),
+            locks: storage.locks().is_some(),
+            records: storage.records().is_some(),
+            transactions: storage.transactions().is_some(),
+            interactive: storage.transactions().is_some_and(crate::Transactions::interactive),
+        }
+    }
+}
+
 /// What a plugin offers beyond the contract. A capability only removes latency or transfer: the
 /// engine works without any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

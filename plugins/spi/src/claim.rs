@@ -92,6 +92,17 @@ pub struct ClaimRef {
     pub token: ClaimToken,
 }
 
+/// Names a claim by who holds it, for those whose contract has no token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldClaim {
+    /// The task.
+    pub task_id: TaskId,
+    /// Who claimed it.
+    pub worker_id: WorkerId,
+    /// The claim's generation.
+    pub generation: i64,
+}
+
 /// One heartbeat of [`crate::Storage::extend_leases`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtendParams {

@@ -1,6 +1,6 @@
 //! Why a storage call failed: one variant per decision that is made on it.
 
-use crate::{QueueName, TaskId};
+use crate::{QueueName, RecordName, TaskId};
 
 /// The cause of an error: logged, never sent.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -48,6 +48,14 @@ pub enum StorageError {
     QueueNotEmpty {
         /// The queue.
         queue: QueueName,
+    },
+    /// The record has another revision than the change expects, or does not exist. Nothing changed.
+    #[error("record {name:?} is not at revision {expected_revision}")]
+    CasConflict {
+        /// Its key.
+        name: RecordName,
+        /// What the change expected.
+        expected_revision: i64,
     },
     /// The position is not one that this plugin minted for this list.
     #[error("the position is not one of this list")]

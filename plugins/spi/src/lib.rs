@@ -12,6 +12,13 @@ mod listing;
 mod sweep;
 mod queue;
 
+// Coordination: each a faculty that a plugin has or has not.
+mod signals;
+mod streams;
+mod locks;
+mod records;
+mod transactions;
+
 mod task;
 mod attempt;
 mod history;
@@ -24,28 +31,42 @@ mod capabilities;
 mod schema;
 mod error;
 mod hints;
+mod wakes;
 
 pub use admission::{Admission, NewTask};
 pub use attempt::{Attempt, AttemptError, AttemptReport};
-pub use capabilities::{Capabilities, Durability};
+pub use capabilities::{Capabilities, Durability, Faculties};
 pub use claim::{
     Awaited, Cancelled, Claim, ClaimParams, ClaimQueue, ClaimRef, ClaimToken, Claimed,
-    ExtendParams, Extended,
+    ExtendParams, Extended, HeldClaim,
 };
 pub use dead_letter::{DlqFilter, DlqListParams, PurgeParams, RedriveParams, Selection, Step};
 pub use error::{BoxError, Result, StaleDetail, StorageError};
 pub use hints::{DueHint, DueHints, HintHub};
 pub use history::{CLAIM_ATTEMPTS_MAX, HISTORY_BYTES_MAX, HISTORY_RECORDS_MAX, fold_at, shed};
 pub use listing::{ListParams, Page, Position};
-pub use names::{NameError, QueueName, TaskId, WorkerId};
+pub use locks::{HeldLock, Hold, Locks, TryLock};
+pub use names::{
+    ChannelName, ConsumerName, EventKey, LockName, NameError, OwnerName, QueueName, RecordName,
+    ScheduleName, StreamName, TaskId, WorkerId,
+};
 pub use numbers::{duration_number, duration_of_number};
 pub use queue::{
     Classification, Execution, Handler, Limits, QueueConfig, QueueRecord, QueueStats, Retention,
     Retry, VersionMismatch,
 };
+pub use records::{
+    CompareAndSet, ListRecords, Record, RecordKey, RecordPage, RecordSpace, Records,
+};
 pub use resolution::{Call, Outcome, Resolution, Resolved};
 pub use schema::Migrated;
+pub use signals::{Signals, Topic, Wake, Wakes};
 pub use storage::Storage;
+pub use streams::{
+    NewEvent, ReadFrom, ReadParams, SaveOffset, StreamEvent, Streams, TrimParams, Trimmed,
+};
 pub use sweep::{Age, DeadRetention, SweepParams, Swept};
 pub use task::{AttemptOutcome, Overrides, Task, TaskStatus};
 pub use time::{Moment, Timestamp, human_duration};
+pub use transactions::{Applied, Operation, Rejected, Transaction, Transactions};
+pub use wakes::WakeHub;

@@ -7,6 +7,7 @@ use std::{fmt, sync::Arc};
 const RESERVED_PREFIX: &str = "__rdq_";
 const NAME_BYTES_MAX: usize = 240;
 const ID_BYTES_MAX: usize = 255;
+const KEY_BYTES_MAX: usize = 1024;
 
 /// Why text is not a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -111,6 +112,62 @@ name! {
 name! {
     /// A task's id: 1 to 255 bytes of UTF-8, no control characters.
     TaskId, ID_BYTES_MAX, reserved: false
+}
+name! {
+    /// A channel of signals: a name as a queue's is.
+    ChannelName, NAME_BYTES_MAX, reserved: true
+}
+name! {
+    /// A stream of events: a name as a queue's is.
+    StreamName, NAME_BYTES_MAX, reserved: true
+}
+name! {
+    /// Who reads a stream and saves offsets: a name without the rule of the reserved prefix.
+    ConsumerName, NAME_BYTES_MAX, reserved: false
+}
+name! {
+    /// A lock: a name as a queue's is.
+    LockName, NAME_BYTES_MAX, reserved: true
+}
+name! {
+    /// Who holds a lock: a name without the rule of the reserved prefix.
+    OwnerName, NAME_BYTES_MAX, reserved: false
+}
+name! {
+    /// The key of a record: a name without the rule of the reserved prefix.
+    RecordName, NAME_BYTES_MAX, reserved: false
+}
+name! {
+    /// A schedule: a name as a queue's is.
+    ScheduleName, NAME_BYTES_MAX, reserved: true
+}
+
+/// The key of an event: 1 to 1,024 bytes of UTF-8 of any kind. Carried, never interpreted.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct EventKey(Arc<str>);
+
+impl EventKey {
+    /// Checks the length.
+    pub fn new(text: impl AsRef<str>) -> Result<Self, NameError> {
+        let text = text.as_ref();
+        if text.is_empty() {
+            return Err(NameError::Blank);
+        }
+        if text.len() > KEY_BYTES_MAX {
+            return Err(NameError::TooLong { max: KEY_BYTES_MAX, len: text.len() });
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// Takes text that a backend stored, and so was checked once.
+    pub fn stored(text: impl Into<Arc<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
 }
 
 #[cfg(test)]

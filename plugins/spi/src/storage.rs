@@ -1,10 +1,11 @@
 //! The trait that a backend implements.
 
 use crate::{
-    Admission, Awaited, Cancelled, Capabilities, ClaimParams, ClaimRef, Claimed, DlqListParams,
-    DueHints, ExtendParams, Extended, ListParams, NewTask, Page, PurgeParams, QueueConfig,
-    QueueName, QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result, Step,
-    StorageError, SweepParams, Swept, Task, TaskId,
+    Admission, Awaited, Cancelled, Capabilities, ClaimParams, ClaimRef, ClaimToken, Claimed,
+    DlqListParams, DueHints, ExtendParams, Extended, HeldClaim, ListParams, Locks, NewTask, Page,
+    PurgeParams, QueueConfig, QueueName, QueueRecord, QueueStats, Records, RedriveParams, Resolution,
+    Resolved, Result, Signals, Step, StorageError, Streams, SweepParams, Swept, Task, TaskId,
+    Timestamp, Transactions,
 };
 use async_trait::async_trait;
 use std::{fmt::Debug, time::Duration};
@@ -142,6 +143,43 @@ pub trait Storage: Debug + Send + Sync + 'static {
     async fn shared_secret(&self, name: &str, candidate: Vec<u8>) -> Result<Vec<u8>> {
         let _ = (name, candidate);
         Err(StorageError::Unsupported { operation: "shared_secret" })
+    }
+
+    /// The storage's clock.
+    async fn now(&self) -> Result<Timestamp> {
+        Err(StorageError::Unsupported { operation: "now" })
+    }
+
+    /// The token of the claim that this worker took of this task with this generation, if that is
+    /// the task's newest one, live or not.
+    async fn claims_of(&self, claims: Vec<HeldClaim>) -> Result<Vec<Option<ClaimToken>>> {
+        let _ = claims;
+        Err(StorageError::Unsupported { operation: "claims_of" })
+    }
+
+    /// Signals, if the plugin has them.
+    fn signals(&self) -> Option<&dyn Signals> {
+        None
+    }
+
+    /// Streams, if the plugin has them.
+    fn streams(&self) -> Option<&dyn Streams> {
+        None
+    }
+
+    /// Locks, if the plugin has them.
+    fn locks(&self) -> Option<&dyn Locks> {
+        None
+    }
+
+    /// Records, if the plugin has them.
+    fn records(&self) -> Option<&dyn Records> {
+        None
+    }
+
+    /// Transactions, if the plugin has them: of all that it has.
+    fn transactions(&self) -> Option<&dyn Transactions> {
+        None
     }
 
     /// Hints for these queues, if [`Capabilities::notify`]. One comes at once for a queue where a

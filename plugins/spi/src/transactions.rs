@@ -1,0 +1,118 @@
+//! Transactions: many operations that all happen or none.
+
+use crate::{
+    Admission, Cancelled, ChannelName, CompareAndSet, ConsumerName, NewEvent, NewTask, ReadParams,
+    Resolution, Resolved, Result, SaveOffset, StorageError, StreamEvent, StreamName, Task, TaskId,
+};
+use async_trait::async_trait;
+use std::fmt::Debug;
+
+/// One operation of a transaction. Each means what the call of its own does.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Operation {
+    /// [`crate::Storage::enqueue`]
+    Enqueue(NewTask),
+    /// [`crate::Streams::publish`]
+    Publish(NewEvent),
+    /// [`crate::Signals::notify`], heard of after the commit.
+    Notify(ChannelName),
+    /// [`crate::Streams::save_offsets`]
+    SaveOffset(SaveOffset),
+    /// [`crate::Records::compare_and_set`]
+    CompareAndSet(CompareAndSet),
+    /// [`crate::Storage::cancel`]
+    Cancel(TaskId),
+    /// [`crate::Storage::resolve`]
+    Resolve(Resolution),
+}
+
+/// The answer to one operation: what the call of its own would have answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Applied {
+    /// To [`Operation::Enqueue`].
+    Enqueued(Admission),
+    /// To [`Operation::Publish`]: the offset.
+    Published(i64),
+    /// To [`Operation::Notify`].
+    Notified,
+    /// To [`Operation::SaveOffset`]: what is saved.
+    OffsetSaved(i64),
+    /// To [`Operation::CompareAndSet`]: the revision.
+    Recorded(i64),
+    /// To [`Operation::Cancel`].
+    Cancelled(Cancelled),
+    /// To [`Operation::Resolve`].
+    Resolved(Resolved),
+}
+
+/// Why operations were not applied. Nothing changed, unless the error itself says otherwise.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Rejected {
+    /// Which operation failed, by its place in the call; `None` if no single one did.
+    pub index: Option<usize>,
+    /// Why.
+    #[source]
+    pub error: StorageError,
+}
+
+impl From<StorageError> for Rejected {
+    fn from(error: StorageError) -> Self {
+        Self { index: None, error }
+    }
+}
+
+/// Transactions: the faculty behind `TransactionService`.
+///
+/// # Contract
+///
+/// - **CommitAtomicity.** All operations of a commit apply, at one instant, or none does: whichever
+///   of them fails, whoever dies. Nobody sees a part. The order of the operations is that of their
+///   effects, and a later one sees what an earlier one did.
+/// - **StreamOrder** holds across transactions: an event whose transaction commits late does not
+///   appear below one that was seen.
+#[async_trait]
+pub trait Transactions: Send + Sync {
+    /// Applies all of the operations or none, and answers each.
+    async fn commit(&self, operations: Vec<Operation>) -> Result<Vec<Applied>, Rejected>;
+
+    /// Whether [`Transactions::begin`] works.
+    fn interactive(&self) -> bool {
+        false
+    }
+
+    /// Begins an interactive transaction.
+    async fn begin(&self) -> Result<Box<dyn Transaction>> {
+        Err(StorageError::Unsupported { operation: "begin" })
+    }
+}
+
+/// An interactive transaction. Dropped before its commit, it is rolled back.
+///
+/// # Contract
+///
+/// - **ReadYourWrites.** Its reads see what it wrote; nobody else does before the commit.
+/// - An operation that fails changes nothing and leaves the transaction as it was, unless the error
+///   is one of the storage itself (unavailable, contention): then only a rollback is left.
+/// - Where somebody else's write is in the way, a call waits for up to 5 seconds, then it, or the
+///   commit, is [`StorageError::Contention`] and nothing of the transaction is applied.
+#[async_trait]
+pub trait Transaction: Debug + Send {
+    /// Applies all of these operations or none, within the transaction.
+    async fn apply(&mut self, operations: Vec<Operation>) -> Result<Vec<Applied>, Rejected>;
+
+    /// [`crate::Storage::get`], within the transaction.
+    async fn get(&mut self, task: TaskId) -> Result<Task>;
+
+    /// [`crate::Streams::read`], within the transaction.
+    async fn read(&mut self, params: ReadParams) -> Result<Vec<StreamEvent>>;
+
+    /// [`crate::Streams::offset`], within the transaction.
+    async fn offset(&mut self, stream: StreamName, consumer: ConsumerName) -> Result<i64>;
+
+    /// Makes everything happen.
+    async fn commit(self: Box<Self>) -> Result<()>;
+
+    /// Makes nothing happen.
+    async fn rollback(self: Box<Self>) -> Result<()>;
+}
