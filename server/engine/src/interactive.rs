@@ -154,7 +154,12 @@ impl OpenTransaction {
             let applied = async {
                 let seen = Seen::in_transaction(&*storage, &mut *transaction, &checked).await?;
                 let prepared = prepare(&checked, &seen)?;
-                let answers = match transaction.apply(prepared.operations.clone()).await {
+                let applied = match prepared.operations.is_empty() {
+                    // All of it happened before.
+                    true => Ok(Vec::new()),
+                    false => transaction.apply(prepared.operations.clone()).await,
+                };
+                let answers = match applied {
                     Ok(answers) => prepared.answers(answers)?,
                     Err(rejected) => return Err(prepared.error(rejected, &checked).0),
                 };

@@ -108,6 +108,11 @@ impl Engine {
             for tries_left in (0..TRIES).rev() {
                 let seen = Seen::in_storage(&core.storage, &checked).await?;
                 let prepared = prepare(&checked, &seen)?;
+                if prepared.operations.is_empty() {
+                    // All of it happened before.
+                    applied = Ok(prepared.answers(Vec::new())?);
+                    break;
+                }
                 applied = match commit(prepared.operations.clone()).await {
                     Ok(answers) => prepared.answers(answers).map_err(OperationError::from),
                     Err(rejected) => {
