@@ -121,19 +121,21 @@ impl OpenTransaction {
     }
 
     /// Waits until the transaction may be open no longer, and says why.
-    pub async fn out_of_time(&self) -> EngineError {
-        let core = &self.place.core;
-        let limits = core.options.transactions;
+    pub fn out_of_time(&self) -> impl Future<Output = EngineError> + Send + use<> {
+        let closing = self.place.core.closing.clone();
+        let limits = self.place.core.options.transactions;
         let idle_until = self.asked_at + limits.idle.min(clock::TIMER_MAX);
         let open_until = self.opened_at + limits.total.min(clock::TIMER_MAX);
-        tokio::select! {
-            biased;
-            () = core.closing.cancelled() => EngineError::Closed,
-            () = clock::sleep_until(open_until) => {
-                EngineError::TransactionExpired { what: "open", limit: limits.total }
-            }
-            () = clock::sleep_until(idle_until) => {
-                EngineError::TransactionExpired { what: "idle", limit: limits.idle }
+        async move {
+            tokio::select! {
+                biased;
+                () = closing.cancelled() => EngineError::Closed,
+                () = clock::sleep_until(open_until) => {
+                    EngineError::TransactionExpired { what: "open", limit: limits.total }
+                }
+                () = clock::sleep_until(idle_until) => {
+                    EngineError::TransactionExpired { what: "idle", limit: limits.idle }
+                }
             }
         }
     }
