@@ -4,7 +4,7 @@ use rdq_proto::{
     ERROR_DOMAIN,
     v1::{ErrorReason, ItemError},
 };
-use rdq_spi::{QueueName, StaleDetail, StorageError, TaskId};
+use rdq_spi::{QueueName, RecordName, StaleDetail, StorageError, TaskId};
 use std::{collections::HashMap, error::Error, fmt};
 use tonic::{Code, ConnectError, Status};
 use tonic_types::StatusExt as _;
@@ -124,6 +124,13 @@ impl Failure {
                 let queue = self.metadata.get("queue").map_or("", String::as_str);
                 StorageError::QueueNotEmpty { queue: QueueName::stored(queue) }
             }
+            R::CasConflict => {
+                let of = |key: &str| self.metadata.get(key).map_or("", String::as_str);
+                StorageError::CasConflict {
+                    name: RecordName::stored(of("key")),
+                    expected_revision: of("expected_revision").parse().unwrap_or(0),
+                }
+            }
             R::StaleCursor | R::InvalidCursor | R::CursorBindingMismatch => {
                 StorageError::InvalidPosition
             }
@@ -132,8 +139,11 @@ impl Failure {
             | R::InvalidName
             | R::ReservedName
             | R::InvalidArgument
+            | R::InvalidSpec
             | R::PayloadTooLarge
             | R::MessageTooLarge
+            | R::OutboxMissing
+            | R::OutboxClaimMismatch
             | R::Unauthenticated
             | R::PermissionDenied => self.refused(operation),
             R::Unsupported => StorageError::Unsupported { operation: operation.name },

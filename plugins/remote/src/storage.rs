@@ -82,7 +82,7 @@ impl Storage for RemoteStorage {
     async fn ping(&self) -> Result<()> {
         let ping = Operation::reading("ping");
         let mut client = self.client()?;
-        let stats = v1::StatsRequest { queues: vec![PING_QUEUE.to_owned()] };
+        let stats = v1::StatsRequest { queues: vec![PING_QUEUE.to_owned()], outboxes: Vec::new() };
         let stats = answer(async move { client.tasks.stats(request(stats)).await }).await;
         stats.map(drop).map_err(|failure| failure.error(ping, None))
     }
@@ -172,7 +172,7 @@ impl Storage for RemoteStorage {
     async fn get(&self, task: TaskId) -> Result<Task> {
         let get = Operation::reading("get");
         let mut client = self.client()?;
-        let asked = request(v1::GetRequest { id: task.as_str().to_owned() });
+        let asked = request(v1::GetRequest { id: task.as_str().to_owned(), outbox: None });
         let response = answer(async move { client.tasks.get(asked).await }).await;
         let response = response.map_err(|failure| failure.error(get, Some(&task)))?;
         convert::task(&response.task).map_err(|broken| get.broken(broken))
@@ -222,6 +222,7 @@ impl Storage for RemoteStorage {
             dry_run: params.dry_run,
             spread_over: None,
             rate_per_second: convert::pace(params.spacing),
+            outbox: None,
         };
         to_its_end(async move {
             let open = client.tasks.redrive(asked);
@@ -240,6 +241,7 @@ impl Storage for RemoteStorage {
             queue: params.queue.as_str().to_owned(),
             selector: Some(convert::selector(&params.selection)),
             dry_run: params.dry_run,
+            outbox: None,
         };
         to_its_end(async move {
             let open = client.tasks.purge(asked);
@@ -251,7 +253,7 @@ impl Storage for RemoteStorage {
     async fn stats(&self, queue: QueueName) -> Result<QueueStats> {
         let operation = Operation::reading("stats");
         let mut client = self.client()?;
-        let asked = v1::StatsRequest { queues: vec![queue.as_str().to_owned()] };
+        let asked = v1::StatsRequest { queues: vec![queue.as_str().to_owned()], outboxes: Vec::new() };
         let response = answer(async move { client.tasks.stats(request(asked)).await }).await;
         let response = response.map_err(|failure| failure.error(operation, None))?;
         let stats = response.queues.first().map(convert::stats);

@@ -2,14 +2,26 @@
 //! grammar; what a value means is for the engine to judge.
 
 mod answer;
+mod coordination;
+mod outbox;
 mod queue;
 mod request;
 mod resolution;
 mod task;
+mod transaction;
 
 pub(crate) use answer::{
     capabilities, claimed, count, enqueue_response, enqueue_result, extend_response, extend_result,
     lost, resolve_result, stats,
+};
+pub(crate) use coordination::{
+    channel, compare_and_set, consumer, delete_record, events, get_lock_response, hold, lock,
+    new_event, read, record, record_name, record_prefix, renew_response, save_offset, stream,
+    subscribed_at_once, try_lock, try_lock_response, ttl,
+};
+pub(crate) use outbox::{
+    claim_messages, failed_delivery, held_message, message, new_message, optional_outbox, outboxes,
+    queue_or_outbox, release_message, unprojected,
 };
 pub(crate) use queue::{queue_config, queue_view};
 pub(crate) use request::{
@@ -21,3 +33,4 @@ pub(crate) use resolution::{
     resolve_release, resolve_reschedule,
 };
 pub(crate) use task::{status, submission, task_bytes};
+pub(crate) use transaction::{commit_response, operation_refusal, operations};

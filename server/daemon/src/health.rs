@@ -18,7 +18,17 @@ const ASK_EVERY: Duration = Duration::from_secs(2);
 /// It answers within this, or is taken for gone.
 const ASK_WITHIN: Duration = Duration::from_secs(5);
 /// The whole server, and its services.
-const SERVICES: [&str; 3] = ["", "rdq.v1.TaskService", "rdq.v1.QueueService"];
+const SERVICES: [&str; 9] = [
+    "",
+    "rdq.v1.TaskService",
+    "rdq.v1.QueueService",
+    "rdq.v1.SignalService",
+    "rdq.v1.StreamService",
+    "rdq.v1.LockService",
+    "rdq.v1.RecordService",
+    "rdq.v1.OutboxService",
+    "rdq.v1.TransactionService",
+];
 
 /// Whether this server takes calls: its storage answers, and it does not drain.
 #[derive(Clone)]

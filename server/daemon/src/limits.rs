@@ -28,7 +28,8 @@ const CALL_WITHIN: Duration = Duration::from_secs(60);
 /// How the paths of the contract's methods begin.
 const CONTRACT: &str = "/rdq.v1.";
 /// Methods whose answer is a stream: no deadline here, and a place for as long as it is open.
-const STREAMS: [&str; 5] = ["ClaimDue", "Work", "WaitDue", "Redrive", "Purge"];
+const STREAMS: [&str; 8] =
+    ["ClaimDue", "Work", "WaitDue", "Redrive", "Purge", "Listen", "Subscribe", "Transact"];
 
 /// The places that calls and streams take.
 #[derive(Debug, Clone)]

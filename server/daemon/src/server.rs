@@ -13,7 +13,6 @@ use tokio::{
     signal::unix::{SignalKind, signal},
     task::JoinHandle,
 };
-use tonic::service::Routes;
 
 /// After a shutdown whose peers had to be cut, the storage is closed within this, or left.
 const CLOSE_WITHIN: Duration = Duration::from_millis(500);
@@ -98,7 +97,7 @@ impl Server {
         };
         let builder = tonic_reflection::server::Builder::configure;
         let tasks = grpc::task_service(&engine, keep_alive);
-        let routes = Routes::new(grpc::queue_service(&engine))
+        let routes = grpc::routes(&engine)
             .add_service(health_service)
             .add_service(reflection(builder()).build_v1()?)
             .add_service(reflection(builder()).build_v1alpha()?);

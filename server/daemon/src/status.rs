@@ -4,7 +4,7 @@
 use rdq_engine::EngineError;
 use rdq_proto::{
     ERROR_DOMAIN,
-    v1::{ErrorReason, ItemError},
+    v1::{ErrorReason, ItemError, TransactError},
 };
 use rdq_spi::{NameError, StaleDetail, StorageError};
 use std::{collections::HashMap, time::Duration};
@@ -15,7 +15,7 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
 /// The storage's operations that change nothing, whatever becomes of them.
-const READS: [&str; 9] = [
+const READS: [&str; 17] = [
     "get",
     "list",
     "dlq_list",
@@ -25,6 +25,14 @@ const READS: [&str; 9] = [
     "queue_records",
     "ping",
     "wait_due",
+    "listen",
+    "read",
+    "offset",
+    "get_lock",
+    "get_record",
+    "list_records",
+    "claims_of",
+    "now",
 ];
 
 /// Why a call, or an item of one, was refused.
@@ -38,6 +46,15 @@ pub(crate) enum Refusal {
     Invalid { field: &'static str, message: String },
     /// A part is larger than its limit.
     TooLarge { field: &'static str, limit_bytes: usize, size_bytes: usize },
+    /// An operation of a transaction was refused.
+    Operation {
+        /// Which, by its place.
+        index: usize,
+        /// Its member.
+        kind: &'static str,
+        /// Why.
+        refusal: Box<Refusal>,
+    },
     /// Too much at once.
     Overloaded { what: &'static str },
     /// The request is larger than the server reads.
@@ -99,6 +116,15 @@ pub(crate) fn item_error(refusal: &Refusal) -> ItemError {
     }
 }
 
+/// The error of one request of a transaction, which goes on.
+pub(crate) fn transact_error(refusal: &Refusal) -> TransactError {
+    let operation_index = match refusal {
+        Refusal::Operation { index, .. } => i32::try_from(*index).ok(),
+        _ => None,
+    };
+    TransactError { error: Some(item_error(refusal)), operation_index }
+}
+
 /// The error that an engine's answer stands for.
 pub(crate) fn engine_status(error: EngineError) -> Status {
     Refusal::Engine(error).into()
@@ -109,7 +135,7 @@ struct Described {
     reason: ErrorReason,
     message: String,
     metadata: HashMap<String, String>,
-    field: Option<&'static str>,
+    field: Option<String>,
     retry_after: Option<Duration>,
 }
 
@@ -130,6 +156,9 @@ impl Described {
             Refusal::Invalid { field, message } => Self::field(R::InvalidArgument, field, message),
             Refusal::TooLarge { field, limit_bytes, size_bytes } => {
                 Self::too_large(field, *limit_bytes as u64, *size_bytes as u64)
+            }
+            Refusal::Operation { index, kind, refusal } => {
+                Self::new(refusal).of_operation(*index, kind)
             }
             Refusal::Overloaded { what } => {
                 let message = format!("too many {what} at once; repeat later");
@@ -182,6 +211,18 @@ impl Described {
                     format!("queue {queue:?} is not declared; declare it with PutQueue first");
                 Self::plain(Code::NotFound, R::QueueNotFound, message).with("queue", queue)
             }
+            EngineError::RecordNotFound { name } => {
+                Self::plain(Code::NotFound, R::NotFound, error.to_string()).with("key", name)
+            }
+            EngineError::OutboxMissing { id } => {
+                Self::plain(Code::NotFound, R::OutboxMissing, error.to_string()).with("id", id)
+            }
+            EngineError::OutboxClaimMismatch { id } => {
+                Self::plain(Code::Aborted, R::OutboxClaimMismatch, error.to_string()).with("id", id)
+            }
+            EngineError::TransactionExpired { .. } => {
+                Self::plain(Code::DeadlineExceeded, R::DeadlineExceeded, error.to_string())
+            }
             EngineError::InvalidCursor => Self::field(
                 R::InvalidCursor,
                 "page_token",
@@ -226,6 +267,9 @@ impl Described {
             E::QueueNotEmpty { queue } => {
                 plain(Code::FailedPrecondition, R::QueueNotEmpty).with("queue", queue)
             }
+            E::CasConflict { name, expected_revision } => plain(Code::Aborted, R::CasConflict)
+                .with("key", name)
+                .with("expected_revision", expected_revision),
             E::InvalidPosition => Self::field(R::InvalidCursor, "page_token", &error.to_string()),
             E::Unsupported { .. } => plain(Code::Unimplemented, R::Unsupported),
             E::Contention { .. } => {
@@ -263,7 +307,18 @@ impl Described {
 
     fn field(reason: ErrorReason, field: &'static str, message: &str) -> Self {
         let described = Self::plain(Code::InvalidArgument, reason, message);
-        Self { field: Some(field), ..described }.with("field", field)
+        Self { field: Some(field.to_owned()), ..described }.with("field", field)
+    }
+
+    /// The same, of an operation of a transaction: the field is named from the commit on.
+    fn of_operation(mut self, index: usize, kind: &str) -> Self {
+        if let Some(field) = self.field.take() {
+            let dot = if field.is_empty() { "" } else { "." };
+            let field = format!("operations[{index}].{kind}{dot}{field}");
+            self = self.with("field", &field);
+            self.field = Some(field);
+        }
+        self.with("operation_index", index)
     }
 
     fn too_large(field: &'static str, limit_bytes: u64, size_bytes: u64) -> Self {
@@ -282,7 +337,7 @@ impl Described {
         let mut details =
             ErrorDetails::with_error_info(self.reason.reason(), ERROR_DOMAIN, self.metadata);
         if let Some(field) = self.field {
-            details.add_bad_request_violation(field, &self.message);
+            details.add_bad_request_violation(&field, &self.message);
         }
         if let Some(after) = self.retry_after {
             details.set_retry_info(Some(after));

@@ -4,6 +4,7 @@ use crate::{
     Engine, EngineError,
     batcher::{Batcher, Kind},
     core::{Core, spread},
+    outbox_name::is_internal,
 };
 use rdq_spi::{Cancelled, StaleDetail, TaskId};
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 impl Engine {
     /// Ends an unfinished task for good; a finished one does not change.
     pub async fn cancel(&self, id: TaskId) -> Result<Cancelled, EngineError> {
+        self.core.check_cancellable(&id).await?;
         Batcher::<Cancels>::join(&self.core, id).await
     }
 }
@@ -36,5 +38,17 @@ impl Kind for Cancels {
             }
         }
         answers
+    }
+}
+
+impl Core {
+    /// Refuses to cancel a message of an outbox: no caller's id names one.
+    pub(crate) async fn check_cancellable(&self, id: &TaskId) -> Result<(), EngineError> {
+        if !self.has_outboxes {
+            return Ok(());
+        }
+        let id = id.clone();
+        let task = self.call("get", |storage| async move { storage.get(id).await }).await?;
+        if is_internal(&task.queue) { Err(EngineError::not_found(task.id)) } else { Ok(()) }
     }
 }

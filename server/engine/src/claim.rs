@@ -2,6 +2,7 @@
 
 use crate::{
     Engine, EngineError,
+    core::Core,
     dispatch::{Ask, Dispatcher, Unary, Undelivered},
     limits::{EXTENT_MAX, check_lease, queue_set},
 };
@@ -53,22 +54,34 @@ impl Engine {
         for queue in &queues {
             self.core.queues.check_declared(queue)?;
         }
-        let membership = Dispatcher::join(&self.core, queues)?;
         if request.limit == 0 {
             return Ok(Vec::new());
         }
+        let limit = request.limit.min(EXTENT_MAX);
+        let none = Undelivered::none(Arc::clone(&self.core));
+        let claimed =
+            self.core.claim_once(queues, limit, request.lease, request.worker_id, none).await?;
+        Ok(claimed.deliver())
+    }
+}
+
+impl Core {
+    /// Claims what is due now beside what was `gathered`, as much as one answer carries.
+    pub(crate) async fn claim_once(
+        self: &Arc<Self>,
+        queues: Vec<QueueName>,
+        limit: u32,
+        lease: Option<Duration>,
+        worker_id: WorkerId,
+        gathered: Undelivered,
+    ) -> Result<Undelivered, EngineError> {
+        let membership = Dispatcher::join(self, queues)?;
         let (answer, answered) = oneshot::channel();
         membership.claim_once(Unary {
-            ask: Ask {
-                limit: request.limit.min(EXTENT_MAX),
-                lease: request.lease,
-                worker_id: request.worker_id,
-                holder: 0,
-            },
-            gathered: Undelivered::none(Arc::clone(&self.core)),
+            ask: Ask { limit, lease, worker_id, holder: 0 },
+            gathered,
             answer,
         });
-        let claimed = answered.await.unwrap_or(Err(EngineError::Closed))?;
-        Ok(claimed.deliver())
+        answered.await.unwrap_or(Err(EngineError::Closed))
     }
 }

@@ -4,7 +4,9 @@
 use crate::{
     ClaimedTask, EngineError, EngineOptions, admission::Enqueues, batcher::Batcher,
     cancellation::Cancels, clock, dispatch::Dispatcher, feeds::Feeds, heartbeat::Extensions,
-    page_token::PageTokens, queues::Queues, resolution::Resolutions, token::ClaimContext,
+    interactive::OpenTransactions, listeners::Listeners, page_token::PageTokens, queues::Queues,
+    records::Changes, resolution::Resolutions, signals::Notifications,
+    streams::{Publications, SavedOffsets}, token::ClaimContext,
 };
 use rdq_spi::{
     Call, Capabilities, ClaimRef, HintHub, Moment, Outcome, Resolution, Storage, StorageError,
@@ -28,6 +30,14 @@ pub(crate) struct Core {
     pub(crate) resolutions: Batcher<Resolutions>,
     pub(crate) extensions: Batcher<Extensions>,
     pub(crate) cancels: Batcher<Cancels>,
+    pub(crate) publications: Batcher<Publications>,
+    pub(crate) saved_offsets: Batcher<SavedOffsets>,
+    pub(crate) notifications: Batcher<Notifications>,
+    pub(crate) changes: Batcher<Changes>,
+    pub(crate) listeners: Listeners,
+    /// The storage finds claims by who holds them.
+    pub(crate) has_outboxes: bool,
+    pub(crate) open_transactions: OpenTransactions,
     pub(crate) dispatcher: Dispatcher,
     pub(crate) feeds: Feeds,
     /// Some subscription is full: the keeper looks which of its claims are over.
@@ -43,6 +53,7 @@ impl Core {
         storage: Arc<dyn Storage>,
         options: EngineOptions,
         page_tokens: PageTokens,
+        has_outboxes: bool,
     ) -> Self {
         Self {
             capabilities: storage.capabilities(),
@@ -54,6 +65,13 @@ impl Core {
             resolutions: Batcher::default(),
             extensions: Batcher::default(),
             cancels: Batcher::default(),
+            publications: Batcher::default(),
+            saved_offsets: Batcher::default(),
+            notifications: Batcher::default(),
+            changes: Batcher::default(),
+            listeners: Listeners::default(),
+            has_outboxes,
+            open_transactions: OpenTransactions::default(),
             dispatcher: Dispatcher::default(),
             feeds: Feeds::default(),
             full: Notify::new(),

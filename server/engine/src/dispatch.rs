@@ -49,6 +49,15 @@ impl Undelivered {
         self.tasks.is_empty()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// What they weigh in an answer.
+    pub(crate) fn bytes(&self) -> usize {
+        self.tasks.iter().map(|claim| weight::weight(&claim.task)).sum()
+    }
+
     pub(crate) fn add(&mut self, tasks: Vec<ClaimedTask>) {
         self.tasks.extend(tasks);
     }

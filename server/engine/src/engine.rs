@@ -3,6 +3,7 @@
 use crate::{
     ClaimedTask, EngineError, EngineOptions, configuration,
     core::Core,
+    faculties::finds_holders,
     keeper,
     page_token::{KEY_BYTES_MIN, PageTokens},
     sweeping,
@@ -39,7 +40,8 @@ impl Engine {
             Some(key) => key,
             None => shared_key(&*storage).await?,
         };
-        let core = Arc::new(Core::new(storage, options, PageTokens::new(key)));
+        let has_outboxes = finds_holders(&*storage).await?;
+        let core = Arc::new(Core::new(storage, options, PageTokens::new(key), has_outboxes));
         core.queues.refresh(&*core.storage).await?;
         core.tasks.spawn(Arc::clone(&core).keep_queues_fresh());
         core.tasks.spawn(sweeping::maintain(Arc::clone(&core)));
@@ -86,6 +88,8 @@ fn check(options: &EngineOptions) -> Result<(), EngineError> {
         ("maintenance_interval", options.maintenance_interval),
         ("config_refresh", options.config_refresh),
         ("keep_alive", options.keep_alive),
+        ("transactions.idle", options.transactions.idle),
+        ("transactions.total", options.transactions.total),
     ] {
         if interval < Duration::from_millis(1) {
             return Err(EngineError::invalid(field, "must be at least a millisecond"));

@@ -1,7 +1,7 @@
 //! Why the engine refused a call: one variant per decision a caller makes. How it is put on the
 //! wire is the daemon's matter.
 
-use rdq_spi::{BoxError, QueueName, StorageError, TaskId};
+use rdq_spi::{BoxError, QueueName, RecordName, StorageError, TaskId};
 use std::{sync::Arc, time::Duration};
 
 /// Why the engine refused a call, or one item of it.
@@ -37,6 +37,32 @@ pub enum EngineError {
         /// The queue.
         queue: QueueName,
     },
+    /// No such record.
+    #[error("record {name:?} was not found")]
+    RecordNotFound {
+        /// Its key.
+        name: RecordName,
+    },
+    /// No such message of an outbox.
+    #[error("no outbox has message {id:?}")]
+    OutboxMissing {
+        /// The message.
+        id: TaskId,
+    },
+    /// The message is not claimed by that worker with that generation. Nothing changed.
+    #[error("message {id:?} is not claimed by that worker with that generation")]
+    OutboxClaimMismatch {
+        /// The message.
+        id: TaskId,
+    },
+    /// The transaction was idle, or open, for too long. It was rolled back.
+    #[error("the transaction was {what} for longer than {limit:?}, and is rolled back")]
+    TransactionExpired {
+        /// `idle` or `open`.
+        what: &'static str,
+        /// How long it may be that.
+        limit: Duration,
+    },
     /// The page token is not one of this service's, or was changed.
     #[error("the page token is not one of this service's")]
     InvalidCursor,
@@ -64,6 +90,20 @@ impl EngineError {
 
     pub(crate) fn internal(operation: &'static str, source: impl Into<BoxError>) -> Self {
         StorageError::Internal { operation, source: source.into() }.into()
+    }
+
+    pub(crate) fn not_found(task_id: TaskId) -> Self {
+        StorageError::NotFound { task_id }.into()
+    }
+
+    /// Whether the storage said that a claim is over.
+    pub(crate) fn is_stale(&self) -> bool {
+        matches!(self, Self::Storage(error) if matches!(**error, StorageError::StaleClaim { .. }))
+    }
+
+    /// Whether the storage said that there is no such task.
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Storage(error) if matches!(**error, StorageError::NotFound { .. }))
     }
 
     pub(crate) fn stale(task_id: TaskId) -> Self {

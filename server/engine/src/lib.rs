@@ -24,6 +24,20 @@ mod queue_admin;
 mod statistics;
 mod sweeping;
 
+// Coordination, the same.
+mod signals;
+mod streams;
+mod subscription;
+mod locks;
+mod records;
+mod outbox;
+mod transactions;
+mod interactive;
+
+// What the storage has for it, and how its wakes are shared.
+mod faculties;
+mod listeners;
+
 // How claims reach their takers.
 mod dispatch;
 mod rounds;
@@ -42,6 +56,7 @@ mod token;
 mod page_token;
 mod limits;
 mod weight;
+mod outbox_name;
 
 mod queues;
 mod batcher;
@@ -55,8 +70,15 @@ pub use engine::Engine;
 pub use error::EngineError;
 pub use follow::{FollowRequest, Subscription};
 pub use heartbeat::ExtendRequest;
+pub use interactive::OpenTransaction;
 pub use listing::{DlqListRequest, ListPage, ListRequest};
-pub use options::{EngineOptions, QueueFile};
+pub use options::{EngineOptions, QueueFile, TransactionLimits};
+pub use outbox::{ClaimMessagesRequest, NewMessage};
+pub use outbox_name::OutboxName;
 pub use queue_admin::{ListQueuesRequest, QueuePage, QueueView};
+pub use records::{ListRecordsRequest, RecordsPage};
 pub use resolution::{Action, ResolveRequest};
+pub use signals::{Heard, Hearing};
+pub use subscription::{Events, SubscribeRequest};
+pub use transactions::{OperationError, TransactionOperation};
 pub use work::{LostClaim, WorkEvent, WorkEvents, WorkHandle, WorkStart};

@@ -23,6 +23,12 @@ pub(crate) const BESIDE_PAYLOAD_BYTES_MAX: u64 = 320 << 10;
 pub(crate) const BLOB_BYTES_MAX: usize = 64 << 10;
 /// No answer is larger: every gRPC client reads 4 MiB by default.
 pub(crate) const ANSWER_BYTES_MAX: usize = 7 << 19;
+/// An event's payload, a record's value, an outbox's message.
+pub(crate) const COORDINATED_BYTES_MAX: u64 = 1 << 20;
+/// Events that one storage call removes.
+pub(crate) const STEP_EVENTS_MAX: u32 = 1_000;
+/// Operations of one transaction.
+pub(crate) const OPERATIONS_MAX: usize = 1_000;
 /// Ids of one selection.
 pub(crate) const SELECTION_IDS_MAX: usize = 1_000;
 /// Dead letters or finished tasks that one storage call changes.

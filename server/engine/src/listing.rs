@@ -1,9 +1,10 @@
 //! Reading tasks: one, or pages of a queue. Page tokens are signed and bound to who asks for what.
 
 use crate::{
-    Engine, EngineError,
+    Engine, EngineError, OutboxName,
     core::Core,
     limits::{ANSWER_BYTES_MAX, EXTENT_MAX},
+    outbox_name::is_internal,
     page_token::Binding,
     weight,
 };
@@ -61,11 +62,10 @@ pub struct ListPage {
 
 impl Engine {
     /// Reads a task with its whole history; of one too long for an answer, the oldest text is cut.
-    pub async fn get(&self, id: TaskId) -> Result<Task, EngineError> {
-        let mut task =
-            self.core.call("get", |storage| async move { storage.get(id).await }).await?;
-        weight::fit(&mut task, ANSWER_BYTES_MAX);
-        Ok(task)
+    /// A message of an outbox is found if the outbox is named.
+    pub async fn get(&self, id: TaskId, outbox: Option<OutboxName>) -> Result<Task, EngineError> {
+        let task = self.core.call("get", |storage| async move { storage.get(id).await }).await?;
+        as_asked(task, outbox.as_ref())
     }
 
     /// Lists tasks by admission, newest first.
@@ -123,6 +123,19 @@ impl Engine {
         };
         Ok(self.core.answer_page(page, &binding))
     }
+}
+
+/// The task, if it is where it was looked for; fit for an answer.
+pub(crate) fn as_asked(mut task: Task, outbox: Option<&OutboxName>) -> Result<Task, EngineError> {
+    let is_there = match outbox {
+        Some(outbox) => task.queue == outbox.queue(),
+        None => !is_internal(&task.queue),
+    };
+    if !is_there {
+        return Err(EngineError::not_found(task.id));
+    }
+    weight::fit(&mut task, ANSWER_BYTES_MAX);
+    Ok(task)
 }
 
 impl Core {

@@ -33,6 +33,29 @@ pub struct EngineOptions {
     pub keep_alive: Duration,
     /// How long a drain lets work streams send what they finished.
     pub drain_grace: Duration,
+    /// What bounds interactive transactions.
+    pub transactions: TransactionLimits,
+}
+
+/// What bounds interactive transactions.
+#[derive(Debug, Clone, Copy)]
+pub struct TransactionLimits {
+    /// One that is asked nothing for so long is rolled back.
+    pub idle: Duration,
+    /// One that is open for so long is rolled back.
+    pub total: Duration,
+    /// So many of one caller are open at once.
+    pub per_subject: usize,
+}
+
+impl Default for TransactionLimits {
+    fn default() -> Self {
+        Self {
+            idle: Duration::from_secs(10),
+            total: Duration::from_secs(60),
+            per_subject: 16,
+        }
+    }
 }
 
 impl Default for EngineOptions {
@@ -46,6 +69,7 @@ impl Default for EngineOptions {
             config_refresh: Duration::from_secs(1),
             keep_alive: Duration::from_secs(15),
             drain_grace: Duration::from_secs(5),
+            transactions: TransactionLimits::default(),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Administration of queue configurations.
 
 use crate::{
-    Engine, EngineError, configuration, core::Core, limits::EXTENT_MAX, page_token::Binding,
-    queues::Snapshot,
+    Engine, EngineError, configuration, core::Core, limits::EXTENT_MAX, outbox_name,
+    page_token::Binding, queues::Snapshot,
 };
-use rdq_spi::{QueueConfig, QueueName, Timestamp};
+use rdq_spi::{QueueConfig, QueueName, Storage, Timestamp};
 use std::{collections::BTreeSet, sync::Arc};
 
 /// A page of queues.
@@ -117,7 +117,7 @@ impl Engine {
             .core
             .call("queue_names", |storage| async move {
                 // One more, to know whether another page follows.
-                storage.queue_names(from, limit + 1).await
+                callers_queues(&*storage, from, limit + 1).await
             })
             .await?;
         let in_file = self.core.queues.file.queues.keys();
@@ -132,6 +132,26 @@ impl Engine {
         let queues = names.into_iter().map(|name| QueueView::of(&snapshot, name)).collect();
         Ok(QueuePage { queues, next_page_token: next.unwrap_or_default() })
     }
+}
+
+/// The names of queues, without those of rdq itself.
+pub(crate) async fn callers_queues(
+    storage: &dyn Storage,
+    after: Option<QueueName>,
+    limit: u32,
+) -> rdq_spi::Result<Vec<QueueName>> {
+    let mut names = storage.queue_names(after, limit).await?;
+    let full = names.len() >= limit as usize;
+    let hidden = names.iter().any(outbox_name::is_internal);
+    names.retain(|queue| !outbox_name::is_internal(queue));
+    if full && hidden {
+        // All of rdq's own stand together.
+        let rest = limit - u32::try_from(names.len()).unwrap_or(limit);
+        let beyond = names.last().filter(|last| **last > outbox_name::after_internal());
+        let after = beyond.cloned().unwrap_or_else(outbox_name::after_internal);
+        names.extend(storage.queue_names(Some(after), rest).await?);
+    }
+    Ok(names)
 }
 
 impl Core {

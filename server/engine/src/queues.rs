@@ -1,7 +1,7 @@
 //! The live configuration of every queue: read from the storage every second, and at once after a
 //! change through this server. Merging is pure and stands in `configuration.rs`.
 
-use crate::{EngineError, QueueFile, configuration::Effective};
+use crate::{EngineError, QueueFile, configuration::Effective, outbox_name};
 use rdq_spi::{QueueName, QueueRecord, Storage};
 use std::{
     collections::{BTreeMap, HashMap},
@@ -25,6 +25,7 @@ pub(crate) struct Snapshot {
     pub(crate) records: BTreeMap<QueueName, QueueRecord>,
     configured: HashMap<QueueName, Arc<Effective>>,
     default: Arc<Effective>,
+    outbox: Arc<Effective>,
 }
 
 impl Snapshot {
@@ -40,11 +41,15 @@ impl Snapshot {
         Self {
             configured: configured.collect(),
             default: Arc::new(Effective::of(&[&file.defaults])),
+            outbox: Arc::new(Effective::of(&[&outbox_name::configuration()])),
             records,
         }
     }
 
     pub(crate) fn effective(&self, queue: &QueueName) -> &Arc<Effective> {
+        if outbox_name::is_internal(queue) {
+            return &self.outbox;
+        }
         self.configured.get(queue).unwrap_or(&self.default)
     }
 
@@ -89,7 +94,8 @@ impl Queues {
 
     /// Refuses a queue that nobody declared, if declarations are demanded.
     pub(crate) fn check_declared(&self, queue: &QueueName) -> Result<(), EngineError> {
-        if self.require_declared && !self.snapshot().is_declared(queue) {
+        let is_undeclared = || !self.snapshot().is_declared(queue);
+        if self.require_declared && !outbox_name::is_internal(queue) && is_undeclared() {
             return Err(EngineError::QueueNotFound { queue: queue.clone() });
         }
         Ok(())

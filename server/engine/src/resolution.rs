@@ -71,9 +71,29 @@ pub enum Action {
 
 /// A resolution, and what happens here when it is stored.
 pub(crate) struct Decided {
-    resolution: Resolution,
-    ended: Ended,
-    queue: QueueName,
+    pub(crate) resolution: Resolution,
+    pub(crate) ended: Ended,
+    pub(crate) queue: QueueName,
+}
+
+impl Decided {
+    /// Of a claim that no stream of this server holds.
+    pub(crate) fn of_nobody(resolution: Resolution, generation: i64, queue: QueueName) -> Self {
+        let ended = (0, resolution.claim.task_id.clone(), generation);
+        Self { resolution, ended, queue }
+    }
+
+    /// When the task is due again by this, if it may be.
+    pub(crate) fn due_in(&self) -> Option<Duration> {
+        match &self.resolution.outcome {
+            Outcome::Retry { due, .. } | Outcome::GiveBack { due } => match due {
+                Moment::In(delay) => Some(*delay),
+                // Only the storage knows its clock; a claim will tell when it is due.
+                Moment::At(_) => Some(Duration::ZERO),
+            },
+            Outcome::Succeed { .. } | Outcome::Die { .. } => None,
+        }
+    }
 }
 
 impl Engine {
@@ -116,7 +136,7 @@ pub(crate) fn read_token(task_id: &TaskId, token: &Bytes) -> Result<ClaimContext
     ClaimContext::decode(token).ok_or_else(|| EngineError::stale(task_id.clone()))
 }
 
-fn decide(snapshot: &Snapshot, request: ResolveRequest) -> Result<Decided, EngineError> {
+pub(crate) fn decide(snapshot: &Snapshot, request: ResolveRequest) -> Result<Decided, EngineError> {
     let ResolveRequest { task_id, token, action, decided_fail } = request;
     let context = read_token(&task_id, &token)?;
     let effective = snapshot.effective(&context.queue);
@@ -193,13 +213,10 @@ impl Kind for Resolutions {
         let mut resolutions = Vec::with_capacity(count);
         let mut ended = Vec::with_capacity(count);
         let mut hints = Vec::new();
-        for Decided { resolution, ended: end, queue } in decided {
-            if let (false, Outcome::Retry { due, .. } | Outcome::GiveBack { due }) =
-                (core.capabilities.notify, &resolution.outcome)
-            {
-                let due_in = if let Moment::In(delay) = due { *delay } else { Duration::ZERO };
-                hints.push((queue, due_in));
-            }
+        for decided in decided {
+            let due_in = decided.due_in().filter(|_| !core.capabilities.notify);
+            let Decided { resolution, ended: end, queue } = decided;
+            hints.extend(due_in.map(|due_in| (queue, due_in)));
             resolutions.push(resolution);
             ended.push(end);
         }

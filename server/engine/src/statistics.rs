@@ -1,6 +1,6 @@
 //! Counts of queues.
 
-use crate::{Engine, EngineError, limits::once_each};
+use crate::{Engine, EngineError, limits::once_each, queue_admin::callers_queues};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use rdq_spi::{QueueName, QueueStats};
 
@@ -20,7 +20,7 @@ impl Engine {
         self.core
             .call("stats", |storage| async move {
                 let queues =
-                    if all { storage.queue_names(None, QUEUES_MAX).await? } else { queues };
+                    if all { callers_queues(&*storage, None, QUEUES_MAX).await? } else { queues };
                 let counts = queues.into_iter().map(|queue| {
                     let storage = &storage;
                     async move { Ok((queue.clone(), storage.stats(queue).await?)) }

@@ -34,6 +34,7 @@ pub(crate) fn dlq_list_request(
         page_size: Some(on_wire(page_size)),
         page_token: page_token(params.position.as_ref())?,
         include_attempts: params.include_attempts,
+        outbox: None,
     })
 }
 

@@ -2,10 +2,10 @@
 
 use super::task::{clamp, status, task_bytes};
 use crate::status::{Refusal, item_error, stale_detail};
-use rdq_engine::{ClaimedTask, LostClaim};
+use rdq_engine::{ClaimedTask, Engine, LostClaim, OutboxName};
 use rdq_proto::{CONTRACT_VERSION, time, v1};
 use rdq_spi::{
-    Admission, Capabilities, Durability, Extended, QueueName, QueueStats, Resolved, TaskId,
+    Admission, Durability, Extended, QueueName, QueueStats, Resolved, TaskId,
     VersionMismatch,
 };
 
@@ -53,14 +53,18 @@ pub(crate) fn enqueue_result(result: Result<(TaskId, Admission), Refusal>) -> v1
 pub(crate) fn resolve_result(result: Result<Resolved, Refusal>) -> v1::ResolveResult {
     use v1::resolve_result::Outcome;
     let outcome = match result {
-        Ok(resolved) => Outcome::Resolved(v1::ResolvedClaim {
-            status: status(resolved.status).into(),
-            next_attempt_at: resolved.next_attempt_at.map(|at| time::timestamp(at.millis())),
-            replayed: resolved.replayed,
-        }),
+        Ok(resolved) => Outcome::Resolved(resolved_claim(resolved)),
         Err(refusal) => Outcome::Error(item_error(&refusal)),
     };
     v1::ResolveResult { outcome: Some(outcome) }
+}
+
+pub(crate) fn resolved_claim(resolved: Resolved) -> v1::ResolvedClaim {
+    v1::ResolvedClaim {
+        status: status(resolved.status).into(),
+        next_attempt_at: resolved.next_attempt_at.map(|at| time::timestamp(at.millis())),
+        replayed: resolved.replayed,
+    }
 }
 
 pub(crate) fn extend_result(result: Result<Extended, Refusal>) -> v1::ExtendLeaseResult {
@@ -88,8 +92,10 @@ pub(crate) fn lost(claim: LostClaim) -> v1::LostClaim {
 }
 
 pub(crate) fn stats((queue, stats): (QueueName, QueueStats)) -> v1::QueueStats {
+    let outbox = OutboxName::of_queue(&queue).map(|outbox| outbox.as_str().to_owned());
     v1::QueueStats {
-        queue: queue.into(),
+        queue: if outbox.is_some() { String::new() } else { queue.into() },
+        outbox,
         pending: count(stats.ready + stats.delayed),
         ready: count(stats.ready),
         delayed: count(stats.delayed),
@@ -102,7 +108,8 @@ pub(crate) fn stats((queue, stats): (QueueName, QueueStats)) -> v1::QueueStats {
     }
 }
 
-pub(crate) fn capabilities(capabilities: Capabilities) -> v1::GetCapabilitiesResponse {
+pub(crate) fn capabilities(engine: &Engine) -> v1::GetCapabilitiesResponse {
+    let (capabilities, faculties) = (engine.capabilities(), engine.faculties());
     let durability = match capabilities.durability {
         Durability::None => v1::Durability::None,
         Durability::Process => v1::Durability::Process,
@@ -112,6 +119,13 @@ pub(crate) fn capabilities(capabilities: Capabilities) -> v1::GetCapabilitiesRes
         ("notify", capabilities.notify),
         ("filter_pushdown", capabilities.filter_pushdown),
         ("batch_enqueue", capabilities.batch_enqueue),
+        ("signals", faculties.signals),
+        ("streams", faculties.streams),
+        ("locks", faculties.locks),
+        ("records", faculties.records),
+        ("outbox", engine.has_outboxes()),
+        ("transactions", faculties.transactions),
+        ("interactive_transactions", faculties.interactive),
     ];
     v1::GetCapabilitiesResponse {
         contract_version: CONTRACT_VERSION.to_owned(),

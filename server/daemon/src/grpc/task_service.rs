@@ -242,8 +242,10 @@ impl TaskService for Tasks {
     }
 
     async fn get(&self, request: Request<v1::GetRequest>) -> Reply<v1::GetResponse> {
-        let id = convert::task_id(&request.into_inner().id)?;
-        let task = self.engine.get(id).await.map_err(engine_status)?;
+        let request = request.into_inner();
+        let outbox = convert::optional_outbox(request.outbox.as_ref())?;
+        let id = convert::task_id(&request.id)?;
+        let task = self.engine.get(id, outbox).await.map_err(engine_status)?;
         reply(v1::GetResponse { task: convert::task_bytes(task)? })
     }
 
@@ -265,7 +267,7 @@ impl TaskService for Tasks {
     async fn dlq_list(&self, request: Request<v1::DlqListRequest>) -> Reply<v1::DlqListResponse> {
         let request = request.into_inner();
         let page = self.engine.dlq_list(DlqListRequest {
-            queue: convert::name("queue", &request.queue)?,
+            queue: convert::queue_or_outbox(&request.queue, request.outbox.as_ref())?,
             filter: convert::dlq_filter(request.filter)?,
             page_size: convert::extent(request.page_size, PAGE_SIZE, PAGE_SIZE_MAX),
             page_token: request.page_token,
@@ -280,7 +282,7 @@ impl TaskService for Tasks {
     async fn redrive(&self, request: Request<v1::RedriveRequest>) -> Reply<Self::RedriveStream> {
         let request = request.into_inner();
         let progress = self.engine.redrive(RedriveRequest {
-            queue: convert::name("queue", &request.queue)?,
+            queue: convert::queue_or_outbox(&request.queue, request.outbox.as_ref())?,
             selection: convert::selection(request.selector)?,
             dry_run: request.dry_run,
             pace: convert::pace(request.spread_over.as_ref(), request.rate_per_second)?,
@@ -294,7 +296,7 @@ impl TaskService for Tasks {
     async fn purge(&self, request: Request<v1::PurgeRequest>) -> Reply<Self::PurgeStream> {
         let request = request.into_inner();
         let progress = self.engine.purge(PurgeRequest {
-            queue: convert::name("queue", &request.queue)?,
+            queue: convert::queue_or_outbox(&request.queue, request.outbox.as_ref())?,
             selection: convert::selection(request.selector)?,
             dry_run: request.dry_run,
             subject: ANONYMOUS.to_owned(),
@@ -305,7 +307,9 @@ impl TaskService for Tasks {
     }
 
     async fn stats(&self, request: Request<v1::StatsRequest>) -> Reply<v1::StatsResponse> {
-        let queues = convert::queues(&request.into_inner().queues, 0)?;
+        let request = request.into_inner();
+        let mut queues = convert::queues(&request.queues, 0)?;
+        queues.extend(convert::outboxes(&request.outboxes)?);
         let stats = self.engine.stats(queues).await.map_err(engine_status)?;
         reply(v1::StatsResponse { queues: stats.into_iter().map(convert::stats).collect() })
     }
@@ -339,7 +343,7 @@ impl TaskService for Tasks {
         &self,
         _: Request<v1::GetCapabilitiesRequest>,
     ) -> Reply<v1::GetCapabilitiesResponse> {
-        reply(convert::capabilities(self.engine.capabilities()))
+        reply(convert::capabilities(&self.engine))
     }
 }
 
