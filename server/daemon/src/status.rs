@@ -182,6 +182,12 @@ impl Described {
                     format!("queue {queue:?} is not declared; declare it with PutQueue first");
                 Self::plain(Code::NotFound, R::QueueNotFound, message).with("queue", queue)
             }
+            EngineError::InvalidSpec { field, message } => {
+                Self::field(R::InvalidSpec, field, &format!("`{field}` {message}"))
+            }
+            EngineError::ScheduleNotFound { name } => {
+                Self::plain(Code::NotFound, R::NotFound, error.to_string()).with("name", name)
+            }
             EngineError::InvalidCursor => Self::field(
                 R::InvalidCursor,
                 "page_token",

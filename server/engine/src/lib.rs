@@ -22,6 +22,7 @@ mod listing;
 mod dead_letters;
 mod queue_admin;
 mod statistics;
+mod schedules;
 mod sweeping;
 
 // How claims reach their takers.
