@@ -65,7 +65,7 @@ pub(crate) async fn run_accepted<I, O, F: Future<Output = Vec<Result<O, EngineEr
 
 impl Core {
     /// Checks what the engine knows limits for, and makes the history's text fit.
-    fn admissible(&self, submission: Submission) -> Result<NewTask, EngineError> {
+    pub(crate) fn admissible(&self, submission: Submission) -> Result<NewTask, EngineError> {
         let Submission { mut task, payload_bytes } = submission;
         let snapshot = self.queues.snapshot();
         self.queues.check_declared(&task.queue)?;

@@ -22,8 +22,8 @@ mod listing;
 mod dead_letters;
 mod queue_admin;
 mod statistics;
-mod schedules;
 mod sweeping;
+mod schedules;
 
 // How claims reach their takers.
 mod dispatch;
@@ -33,6 +33,7 @@ mod screening;
 mod feed;
 mod feeds;
 mod keeper;
+mod leadership;
 
 // Rules without I/O.
 mod retry;
@@ -46,6 +47,7 @@ mod weight;
 
 mod queues;
 mod batcher;
+mod random;
 mod clock;
 
 pub use admission::Submission;
@@ -60,4 +62,8 @@ pub use listing::{DlqListRequest, ListPage, ListRequest};
 pub use options::{EngineOptions, QueueFile};
 pub use queue_admin::{ListQueuesRequest, QueuePage, QueueView};
 pub use resolution::{Action, ResolveRequest};
+pub use schedules::{
+    BoundaryTask, ListSchedulesRequest, RunSchedulesError, Schedule, ScheduleDefinition,
+    SchedulePage,
+};
 pub use work::{LostClaim, WorkEvent, WorkEvents, WorkHandle, WorkStart};

@@ -2,7 +2,7 @@
 
 use super::{cron::Cron, zone};
 use crate::EngineError;
-use jiff::tz::TimeZone;
+use jiff::{Timestamp as Instant, tz::TimeZone};
 use rdq_spi::Timestamp;
 
 const SPEC: &str = "schedule.spec";
@@ -16,7 +16,7 @@ pub(crate) enum Spec {
     /// From the anchor on, every so many milliseconds.
     Every { millis: i64 },
     /// By local time.
-    Cron(Cron),
+    Cron(Box<Cron>),
 }
 
 impl Spec {
@@ -50,7 +50,8 @@ impl Spec {
                 ));
             }
         };
-        Cron::parse(fields, zone).map(Self::Cron).map_err(|message| invalid(&message))
+        let cron = Cron::parse(fields, zone).map_err(|message| invalid(&message))?;
+        Ok(Self::Cron(Box::new(cron)))
     }
 
     /// The first boundary after an instant, of a spec that is in force since `anchor`; `None` if none
@@ -61,7 +62,8 @@ impl Spec {
                 let passed = after.millis().saturating_sub(anchor.millis()).max(0) / millis;
                 let next = passed.checked_add(1)?.checked_mul(*millis)?;
                 let next = anchor.millis().checked_add(next)?;
-                (next <= Timestamp::MAX.millis()).then(|| Timestamp::from_millis(next))
+                // A boundary is one that can be written.
+                Instant::from_millisecond(next).ok().map(|_| Timestamp::from_millis(next))
             }
             Self::Cron(cron) => cron.next_after(after),
         }
