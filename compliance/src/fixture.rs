@@ -1,6 +1,6 @@
 //! What a plugin tells the kit: how to get an empty store, and what the store is. No case is here.
 
-use rdq_spi::{Capabilities, Storage};
+use rdq_spi::{Capabilities, Faculties, Storage};
 use std::{future::Future, sync::Arc};
 
 /// One empty store (a temporary directory, a schema, a key prefix) that no other case sees. Dropping
@@ -8,6 +8,9 @@ use std::{future::Future, sync::Arc};
 pub trait Fixture: Send + Sync + Sized + 'static {
     /// What the plugin claims. A case checks the claim.
     const CAPABILITIES: Capabilities;
+
+    /// Which faculties the plugin has beside tasks. A case checks the claim.
+    const FACULTIES: Faculties = Faculties::NONE;
 
     /// False where the store is not the kit's own, as on a server that others use: cases that need
     /// an empty store, or one that they may restart, are ignored then.

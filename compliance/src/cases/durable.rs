@@ -90,3 +90,38 @@ pub(crate) async fn a_write_is_seen_through_every_handle_at_once<F: Fixture>(fix
         assert_eq!(list_all(third, &queue).await[0].id, id);
     }
 }
+
+pub(crate) async fn coordination_survives_a_restart<F: Fixture>(fixture: F) {
+    let store = fixture.open().await;
+    let (stream, trimmed, reader) = (some_stream(), some_stream(), consumer("reader"));
+    publish(&*store, vec![event(&stream, "one"), keyed(&stream, "key", "two")]).await;
+    let gone = publish_text(&*store, &trimmed, "gone").await;
+    assert_eq!(trim(&*store, &trimmed, i64::MAX).await, 1);
+    save_offset(&*store, &stream, &reader, 1).await;
+    let (record, removed) = (some_key(), some_key());
+    change(&*store, set(&record, 0, "value")).await.expect("made");
+    change(&*store, set(&removed, 0, "value")).await.expect("made");
+    change(&*store, unset(&removed, 1)).await.expect("removed");
+    let (name, me) = (some_lock(), owner("me"));
+    let released = try_lock(&*store, &name, &me, LONG_LEASE).await.expect("acquired");
+    assert!(release(&*store, hold(&name, &released)).await);
+    let kept = try_lock(&*store, &name, &me, LONG_LEASE).await.expect("acquired");
+    let events = read_all(&*store, &stream).await;
+    let before = get_record(&*store, &record).await;
+
+    store.close().await;
+    drop(store);
+    fixture.restart().await;
+    let store = fixture.open().await;
+
+    assert_eq!(read_all(&*store, &stream).await, events);
+    assert_eq!(offset(&*store, &stream, &reader).await, 1);
+    assert!(publish_text(&*store, &trimmed, "next").await > gone, "no offset comes back");
+    assert_eq!(get_record(&*store, &record).await, before);
+    assert_eq!(change(&*store, set(&removed, 0, "again")).await.expect("made"), 2);
+    assert_eq!(try_lock(&*store, &name, &owner("you"), LONG_LEASE).await, None, "still held");
+    assert_eq!(get_lock(&*store, &name).await.expect("held").generation, kept.generation);
+    assert!(release(&*store, hold(&name, &kept)).await);
+    let next = try_lock(&*store, &name, &me, LONG_LEASE).await.expect("acquired");
+    assert!(next.generation > kept.generation);
+}

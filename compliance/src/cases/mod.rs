@@ -25,6 +25,13 @@ mod races;
 mod model;
 mod capabilities;
 
+mod signals;
+mod streams;
+mod locks;
+mod records;
+mod commit;
+mod interactive;
+
 use crate::{Case, Fixture};
 use rdq_spi::Durability;
 
@@ -43,6 +50,22 @@ enum Needs {
     WaitingClaims,
     /// No hints, and no engine that makes some itself.
     NoHints,
+    /// Signals.
+    Signals,
+    /// Streams.
+    Streams,
+    /// Streams, and wakes for those who read them.
+    Wakes,
+    /// Locks.
+    Locks,
+    /// Records.
+    Records,
+    /// Transactions, of all that there is.
+    Transactions,
+    /// Interactive transactions.
+    Interactive,
+    /// Coordination in a store that survives a restart, and that the case may restart.
+    CoordinationRestarts,
     /// A store that survives a restart, and that the case may restart.
     Restarts,
 }
@@ -57,6 +80,16 @@ impl Needs {
             Self::Hints => (can.notify, "no notify"),
             Self::WaitingClaims => (can.waiting_claims, "no waiting_claims"),
             Self::NoHints => (!can.notify && !F::THROUGH_ENGINE, "the store has notify"),
+            Self::Signals => (F::FACULTIES.signals, "no signals"),
+            Self::Streams => (F::FACULTIES.streams, "no streams"),
+            Self::Wakes if !F::FACULTIES.signals => (false, "no signals"),
+            Self::Wakes => (F::FACULTIES.streams, "no streams"),
+            Self::Locks => (F::FACULTIES.locks, "no locks"),
+            Self::Records => (F::FACULTIES.records, "no records"),
+            Self::Transactions => (F::FACULTIES.transactions, "no transactions"),
+            Self::Interactive => (F::FACULTIES.interactive, "no interactive transactions"),
+            Self::CoordinationRestarts if !F::FACULTIES.streams => (false, "no streams"),
+            Self::CoordinationRestarts => return Self::Restarts.lacking::<F>(),
             Self::Restarts if !F::ISOLATED => (false, "the store is not the kit's to restart"),
             Self::Restarts => (can.durability > Durability::None, "the store is not durable"),
         };
@@ -233,5 +266,58 @@ pub(crate) fn all<F: Fixture>() -> Vec<Case> {
         case!("Capabilities", Store, capabilities::they_are_what_the_fixture_claims),
         case!("Capabilities", NoHints, capabilities::a_storage_without_hints_says_so),
         case!("Capabilities", Store, capabilities::a_storage_that_is_up_answers),
+        case!("WakesReach", Signals, signals::a_notification_wakes_who_listens),
+        case!("WakesReach", Signals, signals::who_comes_later_hears_nothing),
+        case!("WakesReach", Signals, signals::a_burst_may_coalesce_but_is_heard_of),
+        case!("WakesReach", Signals, signals::channels_that_look_alike_are_apart),
+        case!("WakesReach", Signals, signals::a_closed_handle_ends_its_listeners),
+        case!("StreamOrder", Streams, streams::events_come_back_in_the_order_of_their_offsets),
+        case!("LosslessRoundTrip", Streams, streams::keys_and_payloads_come_back_exactly),
+        case!("LosslessRoundTrip", Streams, streams::streams_and_consumers_that_look_alike_are_apart),
+        case!("NumericDomains", Streams, streams::any_offset_is_a_place_to_begin),
+        case!("Bounded", Streams, streams::a_read_is_bounded_in_items_and_bytes),
+        case!("MonotoneOffsets", Streams, streams::a_saved_offset_never_goes_back),
+        case!("MonotoneOffsets", Streams, streams::concurrent_saves_leave_the_highest),
+        case!("TrimBoundary", Streams, streams::a_trim_removes_up_to_its_horizon_exactly),
+        case!("TrimBoundary", Streams, streams::offsets_are_not_reused_after_a_trim),
+        case!("TrimBoundary", Streams, streams::a_trim_goes_in_bounded_steps),
+        case!("TrimBoundary", Wakes, streams::a_reader_loses_nothing_beside_a_trim),
+        case!("WakesReach", Wakes, streams::an_event_wakes_who_listens),
+        case!("StreamOrder", Streams, streams::readers_miss_nothing_of_concurrent_publishers),
+        case!("LockExclusion", Locks, locks::one_of_many_gets_the_lock),
+        case!("LockExclusion", Locks, locks::the_holder_gets_the_hold_that_it_has),
+        case!("LockExclusion", Locks, locks::a_hold_that_ended_is_over_and_free),
+        case!("LockExclusion", Locks, locks::only_the_holder_renews_and_releases),
+        case!("LockExclusion", Locks, locks::a_hold_is_told_from_the_owners_earlier_ones),
+        case!("LockExclusion", Locks, locks::renewals_keep_it_among_those_who_want_it),
+        case!("GenerationsGrow", Locks, locks::generations_grow_over_releases_and_lapses),
+        case!("LosslessRoundTrip", Locks, locks::names_and_owners_that_look_alike_are_apart),
+        case!("CompareAndSet", Records, records::a_record_is_made_changed_and_removed),
+        case!("CompareAndSet", Records, records::another_revision_is_a_conflict_and_changes_nothing),
+        case!("CompareAndSet", Records, records::one_of_many_concurrent_changes_wins),
+        case!("CompareAndSet", Records, records::increments_by_many_lose_none),
+        case!("RevisionsGrow", Records, records::revisions_go_on_after_a_removal),
+        case!("CompareAndSet", Records, records::changes_of_a_batch_are_answered_each),
+        case!("LosslessRoundTrip", Records, records::keys_and_values_come_back_exactly),
+        case!("StablePagination", Records, records::a_list_goes_by_key_and_prefix),
+        case!("StablePagination", Records, records::arrivals_and_departures_disturb_no_list),
+        case!("StablePagination", Records, records::positions_that_nobody_minted_are_refused),
+        case!("CommitAtomicity", Transactions, commit::every_kind_of_write_happens_together),
+        case!("CommitAtomicity", Transactions, commit::whichever_fails_nothing_happens),
+        case!("CommitAtomicity", Transactions, commit::a_later_operation_sees_an_earlier_one),
+        case!("CommitAtomicity", Transactions, commit::dropped_calls_apply_wholly_or_not_at_all),
+        case!("CommitAtomicity", Transactions, commit::readers_never_see_a_part),
+        case!("CommitAtomicity", Transactions, commit::hints_and_wakes_come_after_it),
+        case!("Fencing", Transactions, commit::a_stale_token_fails_the_whole),
+        case!("CompareAndSet", Transactions, commit::one_of_many_commits_on_a_revision_wins),
+        case!("ReadYourWrites", Interactive, interactive::reads_see_what_it_wrote_and_nobody_else_does),
+        case!("CommitAtomicity", Interactive, interactive::rolled_back_or_dropped_it_leaves_nothing),
+        case!("CommitAtomicity", Interactive, interactive::a_commit_happens_as_it_was_answered),
+        case!("CommitAtomicity", Interactive, interactive::a_refused_operation_leaves_it_as_it_was),
+        case!("CommitAtomicity", Interactive, interactive::of_two_that_change_a_record_one_commits),
+        case!("CommitAtomicity", Interactive, interactive::an_open_one_holds_up_nobody_elsewhere),
+        case!("StreamOrder", Interactive, interactive::a_hundred_publishers_and_a_reader_that_misses_nothing),
+        case!("Durable", CoordinationRestarts, durable::coordination_survives_a_restart),
+        case!("Capabilities", Store, capabilities::faculties_are_what_the_fixture_claims),
     ]
 }

@@ -1,8 +1,10 @@
 //! Scene words: what the stories are told with. They hold no rule and judge nothing, but that a call
 //! which the story takes for granted succeeds.
 
+mod coordination;
 mod letters;
 
+pub(crate) use coordination::*;
 pub(crate) use letters::*;
 
 use crate::{Random, envelope};

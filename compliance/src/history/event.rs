@@ -144,6 +144,7 @@ impl Answer {
             | E::NotFound { .. }
             | E::IdConflict { .. }
             | E::QueueNotEmpty { .. }
+            | E::CasConflict { .. }
             | E::InvalidPosition
             | E::Unsupported { .. }
             | E::Contention { .. }

@@ -7,8 +7,9 @@ use crate::{
     state::State,
 };
 use rdq_spi::{
-    AttemptOutcome, AttemptReport, Cancelled, Claim, ClaimParams, ClaimQueue, ClaimRef, Claimed,
-    ExtendParams, Extended, QueueName, Result, StaleDetail, TaskId, TaskStatus, Timestamp,
+    AttemptOutcome, AttemptReport, Cancelled, Claim, ClaimParams, ClaimQueue, ClaimRef, ClaimToken,
+    Claimed, ExtendParams, Extended, HeldClaim, QueueName, Result, StaleDetail, TaskId, TaskStatus,
+    Timestamp,
 };
 use std::time::Duration;
 
@@ -133,6 +134,14 @@ impl State {
             }
             _ => None,
         }
+    }
+
+    /// The token of the newest claim, if it is this one.
+    pub(crate) fn claim_of(&self, held: &HeldClaim) -> Option<ClaimToken> {
+        let entry = self.find(&held.task_id).ok()?;
+        let is_newest = entry.generation == held.generation;
+        let is_holder = entry.task.claimed_by.as_ref().is_none_or(|by| *by == held.worker_id);
+        (is_newest && is_holder).then(|| self.run.mint(held.generation))
     }
 
     pub(crate) fn cancel(&mut self, task: &TaskId, now: Timestamp) -> Result<Cancelled> {

@@ -4,7 +4,7 @@
 use crate::history::{Part, part, weight};
 use rdq_spi::{Call, Resolved, StaleDetail, StorageError, Task, TaskStatus, Timestamp};
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) task: Task,
     /// The order of admission, and the name of the entry within the state.

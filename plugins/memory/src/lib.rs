@@ -15,6 +15,13 @@ mod dead_letters;
 mod sweeps;
 mod hints;
 
+mod coordination;
+mod streams;
+mod locks;
+mod records;
+mod transactions;
+mod undo;
+
 mod clock;
 mod history;
 mod position;

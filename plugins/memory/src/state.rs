@@ -1,9 +1,18 @@
 //! Everything that is stored, and the ways to reach and change a task. One lock guards it, so it is
 //! plain data; each call gets the instant at which it happens.
 
-use crate::{entry::Entry, queue::Queue, token::RunId};
+use crate::{
+    entry::Entry,
+    locks::Lock,
+    queue::Queue,
+    records::Slot,
+    streams::EventLog,
+    token::RunId,
+    undo::{Undo, UndoLog},
+};
 use rdq_spi::{
-    QueueConfig, QueueName, QueueRecord, QueueStats, Result, StorageError, TaskId, Timestamp,
+    LockName, QueueConfig, QueueName, QueueRecord, QueueStats, RecordKey, Result, StorageError,
+    StreamName, TaskId, Timestamp, Topic,
 };
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -21,6 +30,12 @@ pub(crate) struct State {
     pub(crate) queues: BTreeMap<QueueName, Queue>,
     records: BTreeMap<QueueName, QueueRecord>,
     secrets: HashMap<String, Vec<u8>>,
+    pub(crate) streams: HashMap<StreamName, EventLog>,
+    pub(crate) locks: HashMap<LockName, Lock>,
+    pub(crate) slots: BTreeMap<RecordKey, Slot>,
+    pub(crate) undo: UndoLog,
+    /// Whom to wake after the step.
+    pub(crate) wakes: Vec<Topic>,
     pub(crate) counters: Counters,
     /// The queues with news for those who wait.
     news: Vec<QueueName>,
@@ -34,6 +49,7 @@ pub(crate) struct Counters {
     finished: u64,
     generation: i64,
     served: u64,
+    records: u64,
 }
 
 impl Counters {
@@ -52,6 +68,16 @@ impl Counters {
         self.generation
     }
 
+    pub(crate) fn next_record(&mut self) -> u64 {
+        self.records += 1;
+        self.records
+    }
+
+    /// The newest record's.
+    pub(crate) fn records(&self) -> u64 {
+        self.records
+    }
+
     pub(crate) fn next_served(&mut self) -> u64 {
         self.served += 1;
         self.served
@@ -67,6 +93,11 @@ impl State {
             queues: BTreeMap::new(),
             records: BTreeMap::new(),
             secrets: HashMap::new(),
+            streams: HashMap::new(),
+            locks: HashMap::new(),
+            slots: BTreeMap::new(),
+            undo: UndoLog::default(),
+            wakes: Vec::new(),
             counters: Counters::default(),
             news: Vec::new(),
         }
@@ -80,6 +111,7 @@ impl State {
 
     /// Puts in a new task.
     pub(crate) fn insert(&mut self, entry: Box<Entry>, now: Timestamp) {
+        self.undo.note(|| Undo::Task(entry.admitted, None));
         let queue = self.queues.entry(entry.task.queue.clone()).or_default();
         queue.promote(now);
         queue.admitted.insert(entry.admitted);
@@ -99,6 +131,7 @@ impl State {
     ) -> Option<T> {
         let entry = self.entries.get_mut(&admitted)?;
         let queue = self.queues.get_mut(&entry.task.queue)?;
+        self.undo.note(|| Undo::Task(admitted, Some(entry.clone())));
         queue.promote(now);
         queue.displace(entry);
         let answer = change(entry, &mut self.counters);
@@ -110,6 +143,7 @@ impl State {
     /// Removes a task, and its queue if that was its last one.
     pub(crate) fn remove(&mut self, admitted: u64) {
         let Some(entry) = self.entries.remove(&admitted) else { return };
+        self.undo.note(|| Undo::Task(admitted, Some(entry.clone())));
         self.ids.remove(&entry.task.id);
         if let Some(queue) = self.queues.get_mut(&entry.task.queue) {
             queue.displace(&entry);

@@ -5,10 +5,11 @@ use crate::{admission::detach_task, clock::Clock, hints::hints, state::State};
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use rdq_spi::{
-    Admission, Awaited, Cancelled, Capabilities, ClaimParams, ClaimRef, Claimed, DlqListParams,
-    DueHints, Durability, ExtendParams, Extended, HintHub, ListParams, NewTask, Page, PurgeParams,
-    QueueConfig, QueueName, QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result,
-    Step, Storage, StorageError, SweepParams, Swept, Task, TaskId, Timestamp,
+    Admission, Awaited, Cancelled, Capabilities, ClaimParams, ClaimRef, ClaimToken, Claimed,
+    DlqListParams, DueHints, Durability, ExtendParams, Extended, HeldClaim, HintHub, ListParams,
+    Locks, NewTask, Page, PurgeParams, QueueConfig, QueueName, QueueRecord, QueueStats, Records,
+    RedriveParams, Resolution, Resolved, Result, Signals, Step, Storage, StorageError, StreamTurns,
+    Streams, SweepParams, Swept, Task, TaskId, Timestamp, Transactions, WakeHub, Wakes,
 };
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -21,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 /// handle leaves the others open.
 #[derive(Debug)]
 pub struct MemoryStorage {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     closed: watch::Sender<bool>,
 }
 
@@ -30,6 +31,8 @@ pub struct MemoryStorage {
 pub(crate) struct Shared {
     state: Mutex<State>,
     pub(crate) hub: HintHub,
+    pub(crate) wakes: WakeHub,
+    pub(crate) turns: StreamTurns,
     pub(crate) clock: Clock,
 }
 
@@ -41,7 +44,11 @@ impl Shared {
         let now = self.clock.now();
         let answer = step(&mut state, now);
         let news = state.take_news(now);
+        let wakes = std::mem::take(&mut state.wakes);
         drop(state);
+        for topic in &wakes {
+            self.wakes.wake(topic);
+        }
         for (queue, at) in news {
             self.hub.hint(&queue, at.since(now));
         }
@@ -56,21 +63,32 @@ impl Shared {
 impl MemoryStorage {
     /// An empty store. Its clock starts here, so within tokio's runtime it follows paused time.
     pub fn new() -> Self {
-        let (state, hub, clock) = (Mutex::new(State::new()), HintHub::default(), Clock::start());
-        Self::handle(Arc::new(Shared { state, hub, clock }))
+        Self::handle(Arc::new(Shared {
+            state: Mutex::new(State::new()),
+            hub: HintHub::default(),
+            wakes: WakeHub::default(),
+            turns: StreamTurns::default(),
+            clock: Clock::start(),
+        }))
     }
 
     fn handle(shared: Arc<Shared>) -> Self {
         Self { shared, closed: watch::Sender::new(false) }
     }
 
-    fn call<T>(&self, step: impl FnOnce(&mut State, Timestamp) -> T) -> Result<T> {
+    pub(crate) fn call<T>(&self, step: impl FnOnce(&mut State, Timestamp) -> T) -> Result<T> {
         self.check_open()?;
         Ok(self.shared.call(step))
     }
 
-    fn check_open(&self) -> Result<()> {
+    pub(crate) fn check_open(&self) -> Result<()> {
         if *self.closed.borrow() { Err(StorageError::Closed) } else { Ok(()) }
+    }
+
+    /// These wakes, until this handle is closed.
+    pub(crate) fn until_closed(&self, wakes: Wakes) -> Wakes {
+        let mut closed = self.closed.subscribe();
+        Box::pin(wakes.take_until(async move { _ = closed.wait_for(|closed| *closed).await }))
     }
 }
 
@@ -220,6 +238,34 @@ impl Storage for MemoryStorage {
 
     async fn shared_secret(&self, name: &str, candidate: Vec<u8>) -> Result<Vec<u8>> {
         self.call(|state, _| state.shared_secret(name, candidate))
+    }
+
+    async fn now(&self) -> Result<Timestamp> {
+        self.call(|_, now| now)
+    }
+
+    async fn claims_of(&self, claims: Vec<HeldClaim>) -> Result<Vec<Option<ClaimToken>>> {
+        self.call(|state, _| claims.iter().map(|claim| state.claim_of(claim)).collect())
+    }
+
+    fn signals(&self) -> Option<&dyn Signals> {
+        Some(self)
+    }
+
+    fn streams(&self) -> Option<&dyn Streams> {
+        Some(self)
+    }
+
+    fn locks(&self) -> Option<&dyn Locks> {
+        Some(self)
+    }
+
+    fn records(&self) -> Option<&dyn Records> {
+        Some(self)
+    }
+
+    fn transactions(&self) -> Option<&dyn Transactions> {
+        Some(self)
     }
 
     async fn wait_due(&self, queues: Vec<QueueName>) -> Result<DueHints> {

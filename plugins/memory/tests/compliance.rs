@@ -2,7 +2,7 @@
 
 use rdq_compliance::Fixture;
 use rdq_memory::MemoryStorage;
-use rdq_spi::{Capabilities, Durability, Storage};
+use rdq_spi::{Capabilities, Durability, Faculties, Storage};
 use std::sync::Arc;
 
 struct MemoryFixture(MemoryStorage);
@@ -15,6 +15,8 @@ impl Fixture for MemoryFixture {
         filter_pushdown: true,
         batch_enqueue: true,
     };
+
+    const FACULTIES: Faculties = Faculties::ALL;
 
     async fn create() -> Self {
         Self(MemoryStorage::new())

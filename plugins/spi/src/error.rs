@@ -118,3 +118,26 @@ pub enum StorageError {
         source: BoxError,
     },
 }
+
+impl StorageError {
+    /// Whether this is the storage's own trouble, not a refusal of what was asked: nothing but a
+    /// rollback is left of an interactive transaction that met it.
+    pub fn ends_transaction(&self) -> bool {
+        match self {
+            Self::Contention { .. }
+            | Self::Full { .. }
+            | Self::Unavailable { .. }
+            | Self::OutcomeUnknown { .. }
+            | Self::Closed
+            | Self::Internal { .. } => true,
+            Self::StaleClaim { .. }
+            | Self::NotFound { .. }
+            | Self::IdConflict { .. }
+            | Self::QueueNotEmpty { .. }
+            | Self::CasConflict { .. }
+            | Self::InvalidPosition
+            | Self::Unsupported { .. }
+            | Self::Refused { .. } => false,
+        }
+    }
+}

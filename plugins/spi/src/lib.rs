@@ -18,6 +18,8 @@ mod streams;
 mod locks;
 mod records;
 mod transactions;
+pub mod replayed;
+mod turns;
 
 mod task;
 mod attempt;
@@ -69,4 +71,5 @@ pub use sweep::{Age, DeadRetention, SweepParams, Swept};
 pub use task::{AttemptOutcome, Overrides, Task, TaskStatus};
 pub use time::{Moment, Timestamp, human_duration};
 pub use transactions::{Applied, Operation, Rejected, Transaction, Transactions};
+pub use turns::{StreamTurns, Turn};
 pub use wakes::WakeHub;

@@ -3,9 +3,9 @@
 use crate::{
     Admission, Awaited, Cancelled, Capabilities, ClaimParams, ClaimRef, ClaimToken, Claimed,
     DlqListParams, DueHints, ExtendParams, Extended, HeldClaim, ListParams, Locks, NewTask, Page,
-    PurgeParams, QueueConfig, QueueName, QueueRecord, QueueStats, Records, RedriveParams, Resolution,
-    Resolved, Result, Signals, Step, StorageError, Streams, SweepParams, Swept, Task, TaskId,
-    Timestamp, Transactions,
+    PurgeParams, QueueConfig, QueueName, QueueRecord, QueueStats, Records, RedriveParams,
+    Resolution, Resolved, Result, Signals, Step, StorageError, Streams, SweepParams, Swept, Task,
+    TaskId, Timestamp, Transactions,
 };
 use async_trait::async_trait;
 use std::{fmt::Debug, time::Duration};

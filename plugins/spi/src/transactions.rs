@@ -45,6 +45,18 @@ pub enum Applied {
     Resolved(Resolved),
 }
 
+impl Applied {
+    /// Whether both say the same but for instants, which differ whenever an operation is run again.
+    pub fn agrees(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Resolved(one), Self::Resolved(two)) => {
+                (one.status, one.replayed) == (two.status, two.replayed)
+            }
+            _ => self == other,
+        }
+    }
+}
+
 /// Why operations were not applied. Nothing changed, unless the error itself says otherwise.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
