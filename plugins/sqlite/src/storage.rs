@@ -23,7 +23,7 @@ use rdq_spi::{
     DlqListParams, DueHints, Durability, ExtendParams, Extended, HeldClaim, HintHub, ListParams,
     Locks, Migrated, NewTask, Page, PurgeParams, QueueConfig, QueueName, QueueRecord, QueueStats,
     Records, RedriveParams, Resolution, Resolved, Result, Signals, Step, Storage, StorageError,
-    Streams, SweepParams, Swept, Task, TaskId, Timestamp, Transactions,
+    StreamTurns, Streams, SweepParams, Swept, Task, TaskId, Timestamp, Transactions,
 };
 use rusqlite::Connection;
 use std::{
@@ -41,6 +41,7 @@ pub struct SqliteStorage {
     pub(crate) readers: Arc<Readers>,
     hub: Arc<HintHub>,
     pub(crate) listeners: Arc<Listeners>,
+    pub(crate) turns: StreamTurns,
 }
 
 impl SqliteStorage {
@@ -86,7 +87,7 @@ impl SqliteStorage {
         let writer =
             Writer::start(path, db, checkpointer, Arc::clone(&hub), Arc::clone(&listeners))?;
         let readers = Arc::new(Readers::new(path.to_owned(), readers));
-        Ok(Self { writer, readers, hub, listeners })
+        Ok(Self { writer, readers, hub, listeners, turns: StreamTurns::default() })
     }
 }
 

@@ -143,11 +143,13 @@ impl<'s, 'c> Tx<'s, 'c> {
         // What is remembered of the rows so far is written, so that there is nothing to restore.
         self.put_counts()?;
         self.put_last_offsets()?;
-        let hints = std::mem::take(&mut self.hints);
-        let news = std::mem::take(&mut self.news);
+        let hints_before = std::mem::take(&mut self.hints);
+        let news_before = std::mem::take(&mut self.news);
         let (undone, changes) = (self.undone, self.db.total_changes());
         self.sql.state.savepoint.execute([])?;
         let answer = work(self)?;
+        let hints = std::mem::replace(&mut self.hints, hints_before);
+        let news = std::mem::replace(&mut self.news, news_before);
         if answer.is_ok() {
             for (queue, due) in hints {
                 let soonest = self.hints.entry(queue).or_insert(due);
@@ -161,7 +163,6 @@ impl<'s, 'c> Tx<'s, 'c> {
             self.queues.clear();
             self.streams.clear();
             self.counts.clear();
-            (self.hints, self.news) = (hints, news);
         }
         self.sql.state.release.execute([])?;
         Ok(answer)

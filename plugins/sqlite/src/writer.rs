@@ -52,8 +52,8 @@ enum Message {
     Close(oneshot::Sender<()>),
 }
 
-/// The handle to the thread. Dropping it ends the thread once everything sent to it is done.
-#[derive(Debug)]
+/// The handle to the thread. Dropping all of them ends the thread once everything sent to it is done.
+#[derive(Debug, Clone)]
 pub(crate) struct Writer {
     messages: mpsc::Sender<Message>,
     room: Arc<Semaphore>,
@@ -192,10 +192,13 @@ impl Writer {
         self.tell(Message::Listen(since))
     }
 
+    /// Refuses if it was told to close.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.room.is_closed() { Err(StorageError::Closed) } else { Ok(()) }
+    }
+
     fn tell(&self, message: Message) -> Result<()> {
-        if self.room.is_closed() {
-            return Err(StorageError::Closed);
-        }
+        self.check_open()?;
         self.messages.send(message).map_err(|_| StorageError::Closed)
     }
 
@@ -280,6 +283,8 @@ impl Arrivals<'_> {
             return None;
         }
         match self.inbox.try_recv() {
+            // Who has gone must be handed nothing.
+            Ok(Message::Job(job)) if job.is_abandoned() => self.next(),
             Ok(Message::Job(job)) => {
                 self.cost = self.cost.saturating_add(job.cost());
                 Some(job)
@@ -373,11 +378,12 @@ impl<'c> Thread<'c> {
                 }
             };
             match message {
+                Message::Job(first) if first.is_abandoned() => {}
                 Message::Job(first) => {
                     let mut arrivals = Arrivals { inbox, cost: first.cost(), other: None };
                     let mut batch = std::mem::take(&mut self.parked);
                     // Who has gone must be handed nothing.
-                    batch.retain(|job| job.is_wanted());
+                    batch.retain(|job| !job.is_abandoned());
                     batch.push(first);
                     self.run_batch(batch, Some(&mut arrivals));
                     waiting = arrivals.other;

@@ -70,12 +70,10 @@ impl News {
         }
     }
 
-    /// Takes in what was told before.
-    pub(crate) fn add(&mut self, earlier: Self) {
-        for (stream, last) in earlier.streams {
-            self.streams.entry(stream).or_insert(last);
-        }
-        self.channels.extend(earlier.channels);
+    /// Takes in what is told later.
+    pub(crate) fn add(&mut self, later: Self) {
+        self.streams.extend(later.streams);
+        self.channels.extend(later.channels);
     }
 }
 

@@ -37,11 +37,11 @@ fn last(tx: &mut Tx<'_, '_>, name: &LockName) -> Sql<Option<Last>> {
 }
 
 /// The hold that this names, if it is not over.
-fn held(tx: &mut Tx<'_, '_>, hold: &Hold, now: Timestamp) -> Sql<Option<HeldLock>> {
-    let held = last(tx, &hold.name)?.and_then(|last| last.held(now));
-    Ok(held.filter(|held| {
-        held.owner == hold.owner
-            && hold.generation.is_none_or(|generation| generation == held.generation)
+fn find(tx: &mut Tx<'_, '_>, hold: &Hold, now: Timestamp) -> Sql<Option<HeldLock>> {
+    let found = last(tx, &hold.name)?.and_then(|last| last.held(now));
+    Ok(found.filter(|found| {
+        found.owner == hold.owner
+            && hold.generation.is_none_or(|generation| generation == found.generation)
     }))
 }
 
@@ -70,18 +70,18 @@ pub(super) fn try_lock(tx: &mut Tx<'_, '_>, params: &TryLock) -> Sql<Option<Held
 /// Moves a hold's end.
 pub(super) fn renew(tx: &mut Tx<'_, '_>, hold: &Hold, ttl: Duration) -> Sql<Option<HeldLock>> {
     let now = tx.moment();
-    let Some(mut held) = held(tx, hold, now)? else { return Ok(None) };
-    held.expires_at = now.after(ttl);
-    held.remaining = held.expires_at.since(now);
-    put(tx, &hold.name, &held, Some(hold.owner.as_str()))?;
-    Ok(Some(held))
+    let Some(mut found) = find(tx, hold, now)? else { return Ok(None) };
+    found.expires_at = now.after(ttl);
+    found.remaining = found.expires_at.since(now);
+    put(tx, &hold.name, &found, Some(hold.owner.as_str()))?;
+    Ok(Some(found))
 }
 
 /// Ends a hold, and says whether there was one.
 pub(super) fn release(tx: &mut Tx<'_, '_>, hold: &Hold) -> Sql<bool> {
     let now = tx.moment();
-    let Some(held) = held(tx, hold, now)? else { return Ok(false) };
-    put(tx, &hold.name, &held, None)?;
+    let Some(found) = find(tx, hold, now)? else { return Ok(false) };
+    put(tx, &hold.name, &found, None)?;
     Ok(true)
 }
 

@@ -10,15 +10,16 @@ mod transactions;
 pub(crate) use listening::{Heard, Listeners, News, Since, forget_notifications};
 pub(crate) use streams::Counter;
 
-use crate::{SqliteStorage, storage::cost_of};
+use crate::{SqliteStorage, storage::cost_of, writer::Writer};
 use async_trait::async_trait;
 use rdq_spi::{
     Applied, ChannelName, CompareAndSet, ConsumerName, HeldLock, Hold, ListRecords, LockName,
     Locks, NewEvent, Operation, ReadParams, Record, RecordKey, RecordPage, Records, Rejected,
-    Result, SaveOffset, Signals, StreamEvent, StreamName, Streams, Topic, Transactions, TrimParams,
-    Trimmed, TryLock, Wakes,
+    Result, SaveOffset, Signals, StreamEvent, StreamName, StreamTurns, Streams, Topic, Transaction,
+    Transactions, TrimParams, Trimmed, TryLock, Wakes,
+    replayed::{Replay, ReplayedTransaction, Run, Then},
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 #[async_trait]
 impl Signals for SqliteStorage {
@@ -42,6 +43,7 @@ impl Signals for SqliteStorage {
 #[async_trait]
 impl Streams for SqliteStorage {
     async fn publish(&self, events: Vec<NewEvent>) -> Result<Vec<Result<i64>>> {
+        self.wait_for_turns(events.iter().map(|event| &event.stream)).await?;
         let cost = events.iter().map(|event| cost_of(event.payload.len())).sum();
         self.writer
             .call("publish", cost, move |tx| {
@@ -115,10 +117,59 @@ impl Records for SqliteStorage {
 #[async_trait]
 impl Transactions for SqliteStorage {
     async fn commit(&self, operations: Vec<Operation>) -> Result<Vec<Applied>, Rejected> {
-        let cost = operations.iter().map(transactions::cost).sum();
+        let published = operations.iter().filter_map(|operation| match operation {
+            Operation::Publish(event) => Some(&event.stream),
+            _ => None,
+        });
+        self.wait_for_turns(published).await?;
+        let cost = transactions::cost(&operations);
         self.writer
-            .call("commit", cost, move |tx| transactions::apply(tx, &operations))
+            .call("commit", cost, move |tx| transactions::commit(tx, &operations))
             .await
             .map_err(Rejected::from)?
+    }
+
+    fn interactive(&self) -> bool {
+        true
+    }
+
+    async fn begin(&self) -> Result<Box<dyn Transaction>> {
+        self.writer.check_open()?;
+        let replayer = Replayer { writer: self.writer.clone(), turns: self.turns.clone() };
+        Ok(Box::new(ReplayedTransaction::new(Arc::new(replayer))))
+    }
+}
+
+impl SqliteStorage {
+    /// Interactive transactions of this process that publish to these streams come first.
+    async fn wait_for_turns(
+        &self,
+        streams: impl Iterator<Item = &StreamName> + Send,
+    ) -> Result<()> {
+        let taken = self.turns.taken(streams);
+        self.turns.wait(taken).await
+    }
+}
+
+/// Runs interactive transactions. One that is open outlives the handle that began it, and is refused
+/// once that is closed.
+#[derive(Debug)]
+struct Replayer {
+    writer: Writer,
+    turns: StreamTurns,
+}
+
+#[async_trait]
+impl Replay for Replayer {
+    async fn run(&self, operations: Vec<Operation>, then: Then) -> Result<Run, Rejected> {
+        let cost = transactions::cost(&operations);
+        self.writer
+            .call("transaction", cost, move |tx| transactions::replay(tx, &operations, &then))
+            .await
+            .map_err(Rejected::from)?
+    }
+
+    fn turns(&self) -> &StreamTurns {
+        &self.turns
     }
 }
