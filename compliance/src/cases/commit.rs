@@ -37,11 +37,14 @@ pub(crate) async fn every_kind_of_write_happens_together<F: Fixture>(fixture: F)
     assert_eq!(claim_one(&*other, &wares.queue, LONG_LEASE).await.task.id, wares.task);
 }
 
+/// Whether an error is the one that the story expects.
+type Expected = fn(&StorageError) -> bool;
+
 pub(crate) async fn whichever_fails_nothing_happens<F: Fixture>(fixture: F) {
     let store = fixture.open().await;
     let taken = enqueue_one(&*store, &some_queue()).await;
     let wares = Wares::prepare(&*store).await;
-    let failing: Vec<(Operation, fn(&StorageError) -> bool)> = vec![
+    let failing: Vec<(Operation, Expected)> = vec![
         (
             Operation::Enqueue(Draft::of(&wares.queue).with(|task| task.id = taken).build()),
             |error| matches!(error, StorageError::IdConflict { .. }),
@@ -202,19 +205,22 @@ pub(crate) async fn hints_and_wakes_come_after_it<F: Fixture>(fixture: F) {
     let (store, other) = (fixture.open().await, fixture.open().await);
     let wares = Wares::prepare(&*store).await;
     let topics = [Topic::Channel(wares.channel.clone()), Topic::Stream(wares.stream.clone())];
-    let mut missing: HashSet<_> =
-        if F::FACULTIES.signals { topics.iter().collect() } else { HashSet::new() };
-    let mut wakes = if F::FACULTIES.signals { Some(listen(&*other, &topics).await) } else { None };
-    let mut hints = match F::CAPABILITIES.notify {
-        true => Some(other.wait_due(vec![wares.queue.clone()]).await.expect("wait_due")),
-        false => None,
-    };
+    let mut missing = HashSet::new();
+    let mut listener = None;
+    if F::FACULTIES.signals {
+        missing.extend(&topics);
+        listener = Some(listen(&*other, &topics).await);
+    }
+    let mut hints = None;
+    if F::CAPABILITIES.notify {
+        hints = Some(other.wait_due(vec![wares.queue.clone()]).await.expect("wait_due"));
+    }
 
     commit(&*store, wares.operations()).await.expect("a commit");
 
     let lost = Duration::from_secs(60);
     while !missing.is_empty() {
-        let wake = wakes.as_mut().expect("wakes").next();
+        let wake = listener.as_mut().expect("wakes").next();
         match tokio::time::timeout(lost, wake).await.expect("a wake was lost").expect("a wake") {
             Wake::News(topic) => _ = missing.remove(&topic),
             Wake::Reconnected => missing.clear(),

@@ -232,7 +232,7 @@ async fn attempt(
     }
     match fate {
         0 => transaction.rollback().await.map(|()| false),
-        1 if texts[0].len() % 2 == 0 => {
+        1 if texts[0].len().is_multiple_of(2) => {
             drop(transaction);
             Ok(false)
         }

@@ -82,7 +82,7 @@ mod tests {
         let turns = StreamTurns::default();
         let (a, b) = (StreamName::new("a").unwrap(), StreamName::new("b").unwrap());
         let turn = turns.take(&a).await.unwrap();
-        assert_eq!(turns.taken([&a, &b].into_iter()), [a.clone()]);
+        assert_eq!(turns.taken([&a, &b].into_iter()), std::slice::from_ref(&a));
         assert!(matches!(turns.take(&a).await, Err(StorageError::Contention { .. })));
         assert!(matches!(turns.wait(vec![a.clone()]).await, Err(StorageError::Contention { .. })));
 
