@@ -50,7 +50,7 @@ Exit codes:
   1  refused: the server or the system said no, a task was not found, or a check failed
   2  usage: the arguments are wrong
   3  unavailable: no server at the address, or one without its storage; try again later
-  4  nothing to do: no task was due, no dead letter matched, nothing was left to cancel";
+  4  nothing to do: no task was due, no dead letter or event was there, a lock is another's";
 
 /// What the process reports of a result.
 pub(crate) fn exit_code(result: &Result<Outcome, CliError>) -> u8 {
