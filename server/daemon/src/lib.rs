@@ -9,7 +9,6 @@ mod limits;
 mod health;
 mod grpc;
 mod convert;
-mod ids;
 mod status;
 
 pub use config::{ConfigError, MigrateArgs, ServeArgs};
