@@ -5,6 +5,7 @@ mod answer;
 mod queue;
 mod request;
 mod resolution;
+mod schedule;
 mod task;
 
 pub(crate) use answer::{
@@ -20,4 +21,5 @@ pub(crate) use resolution::{
     extend, live_claim, resolution, resolve_complete, resolve_dead_letter, resolve_fail,
     resolve_release, resolve_reschedule,
 };
+pub(crate) use schedule::{boundary_task, schedule, schedule_definition, schedule_name};
 pub(crate) use task::{status, submission, task_bytes};

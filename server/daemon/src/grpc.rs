@@ -2,12 +2,14 @@
 
 mod claims;
 mod queue_service;
+mod schedule_service;
 mod task_service;
 mod work;
 
 use rdq_engine::Engine;
 use rdq_proto::v1::{
-    queue_service_server::QueueServiceServer, task_service_server::TaskServiceServer,
+    queue_service_server::QueueServiceServer, schedule_service_server::ScheduleServiceServer,
+    task_service_server::TaskServiceServer,
 };
 use std::time::Duration;
 
@@ -35,6 +37,14 @@ pub(crate) fn task_service(engine: &Engine, keep_alive: KeepAlive) -> TaskServer
 
 pub(crate) fn queue_service(engine: &Engine) -> QueueServiceServer<queue_service::Queues> {
     QueueServiceServer::new(queue_service::Queues::new(engine.clone()))
+        .max_decoding_message_size(REQUEST_BYTES_MAX)
+        .max_encoding_message_size(RESPONSE_BYTES_MAX)
+}
+
+pub(crate) fn schedule_service(
+    engine: &Engine,
+) -> ScheduleServiceServer<schedule_service::Schedules> {
+    ScheduleServiceServer::new(schedule_service::Schedules::new(engine.clone()))
         .max_decoding_message_size(REQUEST_BYTES_MAX)
         .max_encoding_message_size(RESPONSE_BYTES_MAX)
 }

@@ -5,6 +5,7 @@ use crate::{
     connections::{Connections, bind},
     grpc::{self, KeepAlive},
     health::Health,
+    schedules,
 };
 use rdq_engine::{Engine, EngineError};
 use rdq_spi::StorageError;
@@ -99,6 +100,7 @@ impl Server {
         let builder = tonic_reflection::server::Builder::configure;
         let tasks = grpc::task_service(&engine, keep_alive);
         let routes = Routes::new(grpc::queue_service(&engine))
+            .add_service(grpc::schedule_service(&engine))
             .add_service(health_service)
             .add_service(reflection(builder()).build_v1()?)
             .add_service(reflection(builder()).build_v1alpha()?);
@@ -108,6 +110,7 @@ impl Server {
         let tasks = vec![
             tokio::spawn(async move { accepting.accept(listener).await }),
             tokio::spawn(health.clone().follow(engine.clone())),
+            tokio::spawn(schedules::run(engine.clone())),
             tokio::spawn({
                 let health = health.clone();
                 async move {

@@ -15,7 +15,7 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
 /// The storage's operations that change nothing, whatever becomes of them.
-const READS: [&str; 9] = [
+const READS: [&str; 12] = [
     "get",
     "list",
     "dlq_list",
@@ -25,6 +25,9 @@ const READS: [&str; 9] = [
     "queue_records",
     "ping",
     "wait_due",
+    "now",
+    "get_record",
+    "list_records",
 ];
 
 /// Why a call, or an item of one, was refused.

@@ -97,23 +97,26 @@ fn check_carried(task: &v1::Task) -> Result<(), Refusal> {
         let message = format!("`payload_content_type` must be at most {TEXT_BYTES_MAX} bytes");
         return Err(Refusal::invalid("task.payload_content_type", message));
     }
-    check_headers(&task.headers)?;
+    check_headers("task.headers", &task.headers)?;
     at_most("task.progress", task.progress.len(), PROGRESS_BYTES_MAX)
 }
 
-fn check_headers(headers: &HashMap<String, String>) -> Result<(), Refusal> {
+pub(super) fn check_headers(
+    field: &'static str,
+    headers: &HashMap<String, String>,
+) -> Result<(), Refusal> {
     for key in headers.keys() {
         if key.is_empty() || key.len() > TEXT_BYTES_MAX {
             let message = format!("a key of `headers` must be 1 to {TEXT_BYTES_MAX} bytes");
-            return Err(Refusal::invalid("task.headers", message));
+            return Err(Refusal::invalid(field, message));
         }
         if key.starts_with(SYSTEM_HEADER) {
             let message = format!("headers that start with `{SYSTEM_HEADER}` are the system's");
-            return Err(Refusal::invalid("task.headers", message));
+            return Err(Refusal::invalid(field, message));
         }
     }
     let size = headers.iter().map(|(key, value)| key.len() + value.len()).sum();
-    at_most("task.headers", size, HEADERS_BYTES_MAX)
+    at_most(field, size, HEADERS_BYTES_MAX)
 }
 
 fn at_most(field: &'static str, size_bytes: usize, limit_bytes: usize) -> Result<(), Refusal> {

@@ -339,7 +339,11 @@ impl TaskService for Tasks {
         &self,
         _: Request<v1::GetCapabilitiesRequest>,
     ) -> Reply<v1::GetCapabilitiesResponse> {
-        reply(convert::capabilities(self.engine.capabilities()))
+        let mut answer = convert::capabilities(self.engine.capabilities());
+        if self.engine.has_schedules() {
+            answer.capabilities.push("schedules".to_owned());
+        }
+        reply(answer)
     }
 }
 
