@@ -2,6 +2,7 @@
 //! It decides nothing about tasks.
 
 mod server; // start here
+mod schedules;
 mod migrate;
 mod config;
 mod connections;
