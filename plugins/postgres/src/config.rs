@@ -55,7 +55,7 @@ impl PostgresOptions {
     }
 }
 
-fn check_namespace(namespace: &str) -> Result<(), OpenError> {
+pub(crate) fn check_namespace(namespace: &str) -> Result<(), OpenError> {
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let is_name = (1..=NAMESPACE_BYTES_MAX).contains(&namespace.len())
         && namespace.starts_with(|c: char| c.is_ascii_lowercase())

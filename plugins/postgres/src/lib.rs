@@ -22,6 +22,8 @@ mod waiting;
 mod notifier;
 mod listener;
 
+mod coordination;
+
 mod history;
 mod rows;
 mod token;
@@ -32,5 +34,6 @@ mod config;
 mod clock;
 mod errors;
 
+pub use coordination::{JoinError, Joined, join, join_namespace};
 pub use config::{DEFAULT_NAMESPACE, OpenError, PostgresOptions};
 pub use storage::PostgresStorage;
