@@ -16,7 +16,8 @@ pub struct PostgresOptions {
     pub connect: PgConnectOptions,
     /// The schema; made if it is missing.
     pub namespace: String,
-    /// Connections of this handle beside the one that listens; at least 2.
+    /// Connections of this handle beside the one that listens and, half as many at most, those of open
+    /// interactive transactions; at least 2.
     pub max_connections: u32,
 }
 

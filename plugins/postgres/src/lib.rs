@@ -34,6 +34,6 @@ mod config;
 mod clock;
 mod errors;
 
-pub use coordination::{JoinError, Joined, join, join_namespace};
 pub use config::{DEFAULT_NAMESPACE, OpenError, PostgresOptions};
+pub use coordination::{JoinError, Joined, join, join_namespace};
 pub use storage::PostgresStorage;

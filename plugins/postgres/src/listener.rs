@@ -3,8 +3,8 @@
 //! comes.
 
 use crate::{
-    coordination::Announcer,
     config::{OpenError, PostgresOptions},
+    coordination::Announcer,
     notifier::{self, Notifier},
     pool,
 };
@@ -101,12 +101,7 @@ async fn connect(options: &PostgresOptions, channel: &str) -> Result<PgListener,
 }
 
 /// Until the connection is lost or deaf.
-async fn hear(
-    hearing: &mut PgListener,
-    hub: &HintHub,
-    notifier: &Notifier,
-    announcer: &Announcer,
-) {
+async fn hear(hearing: &mut PgListener, hub: &HintHub, notifier: &Notifier, announcer: &Announcer) {
     let mut waits_for_sign = false;
     loop {
         let wait = if waits_for_sign { SIGN_MAX } else { SIGN_EVERY };

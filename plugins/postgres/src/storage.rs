@@ -26,8 +26,8 @@ use rdq_spi::{
     Admission, Cancelled, Capabilities, ClaimParams, ClaimRef, ClaimToken, Claimed, DlqListParams,
     DueHints, Durability, ExtendParams, Extended, HeldClaim, ListParams, Locks, Migrated, NewTask,
     Page, PurgeParams, QueueConfig, QueueName, QueueRecord, QueueStats, Records, RedriveParams,
-    Resolution, Resolved, Result, Signals, Step, Storage, StorageError, Streams, SweepParams, Swept,
-    Task, TaskId, Timestamp, Transactions,
+    Resolution, Resolved, Result, Signals, Step, Storage, StorageError, Streams, SweepParams,
+    Swept, Task, TaskId, Timestamp, Transactions,
     keyset::{self, List},
 };
 use sqlx::{Connection as _, PgConnection, Row as _};
@@ -236,7 +236,7 @@ impl Storage for PostgresStorage {
     async fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
         self.waiting.close();
-        self.coordination.close();
+        self.coordination.close().await;
         self.pool.close().await;
     }
 

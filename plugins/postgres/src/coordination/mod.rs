@@ -81,11 +81,12 @@ impl Coordination {
         }
     }
 
-    /// Ends every listener, and every transaction at its next call.
-    pub(crate) fn close(&self) {
+    /// Ends every listener, and every transaction at its next call. Other servers are told of what
+    /// was published.
+    pub(crate) async fn close(&self) {
         self.interactive.close();
         self.announcing.0.abort();
-        self.announcer.close();
+        self.announcer.close().await;
     }
 
     /// The database's clock.
@@ -95,7 +96,10 @@ impl Coordination {
     }
 
     /// The tokens of claims that are their task's newest.
-    pub(crate) async fn claims_of(&self, claims: Vec<HeldClaim>) -> Result<Vec<Option<ClaimToken>>> {
+    pub(crate) async fn claims_of(
+        &self,
+        claims: Vec<HeldClaim>,
+    ) -> Result<Vec<Option<ClaimToken>>> {
         let (store_id, claims) = (self.store_id, Arc::new(claims));
         let read = self.pool.read("claims_of", move |db| {
             let claims = Arc::clone(&claims);
@@ -197,13 +201,18 @@ impl Streams for PostgresStorage {
             .map(|save| ((save.stream.clone(), save.consumer.clone()), save))
             .collect();
         self.coordination
-            .in_runs("save_offsets", offsets, |(key, _)| key, |db, saves| {
-                async move {
-                    let saves: Vec<_> = saves.into_iter().map(|(_, save)| save).collect();
-                    streams::save_offsets(db, &saves).await
-                }
-                .boxed()
-            })
+            .in_runs(
+                "save_offsets",
+                offsets,
+                |(key, _)| key,
+                |db, saves| {
+                    async move {
+                        let saves: Vec<_> = saves.into_iter().map(|(_, save)| save).collect();
+                        streams::save_offsets(db, &saves).await
+                    }
+                    .boxed()
+                },
+            )
             .await
     }
 
@@ -290,9 +299,12 @@ impl Records for PostgresStorage {
     async fn compare_and_set(&self, changes: Vec<CompareAndSet>) -> Result<Vec<Result<i64>>> {
         self.check_open()?;
         self.coordination
-            .in_runs("compare_and_set", changes, |change| &change.key, |db, changes| {
-                async move { records::compare_and_set(db, &changes).await }.boxed()
-            })
+            .in_runs(
+                "compare_and_set",
+                changes,
+                |change| &change.key,
+                |db, changes| async move { records::compare_and_set(db, &changes).await }.boxed(),
+            )
             .await
     }
 

@@ -199,7 +199,8 @@ mod tests {
     fn a_run_ends_where_the_kind_changes_or_a_key_comes_again() {
         let kind = |item: &(char, u32)| item.0;
         let key = |item: &(char, u32)| (item.1 > 0).then_some(item.1);
-        let items = [('a', 1), ('a', 2), ('a', 1), ('a', 2), ('b', 2), ('b', 0), ('b', 0), ('a', 1)];
+        let items =
+            [('a', 1), ('a', 2), ('a', 1), ('a', 2), ('b', 2), ('b', 0), ('b', 0), ('a', 1)];
         assert_eq!(runs(&items, kind, key), [0..2, 2..4, 4..7, 7..8]);
         assert_eq!(runs(&items[..0], kind, key), []);
     }

@@ -14,6 +14,8 @@ use std::collections::HashMap;
 
 /// What a position of this list begins with; other lists have other numbers.
 const LIST: u8 = 3;
+/// More characters than a key has, each of 4 bytes.
+const KEY_CHARS_MAX: usize = 64;
 
 /// Reads a record.
 pub(crate) async fn get(db: &mut PgConnection, key: &RecordKey) -> Sql<Option<Record>> {
@@ -105,18 +107,19 @@ pub(crate) async fn list(
     Ok(page)
 }
 
-/// The first text behind all that start so; `None` if there is none.
-fn end_of(prefix: &str) -> Option<String> {
+/// A text behind all keys that start so.
+fn end_of(prefix: &str) -> String {
     let mut end = prefix.to_owned();
     while let Some(last) = end.pop() {
         // Behind the last character below the surrogates comes the first above them.
         let next = (last as u32 + 1..=char::MAX as u32).find_map(char::from_u32);
         if let Some(next) = next {
             end.push(next);
-            return Some(end);
+            return end;
         }
     }
-    None
+    // Behind any key: none is as long.
+    char::MAX.to_string().repeat(KEY_CHARS_MAX)
 }
 
 fn head(store_id: StoreId, space: RecordSpace) -> Vec<u8> {
@@ -157,16 +160,14 @@ mod tests {
 
     #[test]
     fn the_end_of_a_prefix_is_behind_all_that_start_so() {
-        for (prefix, end) in [
-            ("", None),
-            ("a", Some("b")),
-            ("a/", Some("a0")),
-            ("é", Some("ê")),
-            ("\u{d7ff}", Some("\u{e000}")),
-            ("a\u{10ffff}", Some("b")),
-            ("\u{10ffff}", None),
-        ] {
-            assert_eq!(end_of(prefix).as_deref(), end, "{prefix:?}");
+        for (prefix, end) in
+            [("a", "b"), ("a/", "a0"), ("é", "ê"), ("\u{d7ff}", "\u{e000}"), ("a\u{10ffff}", "b")]
+        {
+            assert_eq!(end_of(prefix), end, "{prefix:?}");
+        }
+        let last = char::MAX.to_string().repeat(60);
+        for prefix in ["", "\u{10ffff}"] {
+            assert!(end_of(prefix) > last && RecordName::new(&last).is_ok(), "{prefix:?}");
         }
     }
 

@@ -33,14 +33,15 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// Waits for one of these turns, and not for longer.
+    /// Waits for one of these turns; whoever waits for longer is answered `late`.
     pub(crate) async fn take(
         connections: &Arc<Connections>,
         turns: &Arc<Semaphore>,
         patience: Duration,
+        late: impl FnOnce() -> StorageError,
     ) -> Result<Self> {
         let permit = timeout(patience, Arc::clone(turns).acquire_owned()).await;
-        let permit = permit.map_err(|_| StorageError::Contention { operation: "begin" })?;
+        let permit = permit.map_err(|_| late())?;
         let permit = Some(permit.map_err(|_| StorageError::Closed)?);
         Ok(Self { connections: Arc::clone(connections), permit })
     }

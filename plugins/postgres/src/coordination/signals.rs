@@ -19,6 +19,8 @@ use tokio::sync::{Notify, oneshot};
 const PAUSE: Duration = Duration::from_millis(1);
 /// Before what could not be sent is tried again.
 const RETRY: Duration = Duration::from_millis(100);
+/// How long a handle that is closed tries to tell.
+const CLOSE_MAX: Duration = Duration::from_secs(2);
 /// PostgreSQL takes less than 8,000 bytes in one, and a name has 240.
 const MESSAGE_BYTES_MAX: usize = 7_500;
 /// Who sends within a transaction: heard by everybody, the sender's own listeners too.
@@ -144,14 +146,25 @@ impl Announcer {
     }
 
     /// Tells of notifications at the commit of the transaction that this connection is in.
-    pub(crate) async fn tell_within(&self, db: &mut PgConnection, told: &BTreeSet<Topic>) -> Sql<()> {
+    pub(crate) async fn tell_within(
+        &self,
+        db: &mut PgConnection,
+        told: &BTreeSet<Topic>,
+    ) -> Sql<()> {
         tell(db, &self.0.channel, &messages(IN_TRANSACTION, told)).await
     }
 
-    /// Ends every listener.
-    pub(crate) fn close(&self) {
+    /// Ends every listener, and tries once more to tell of events.
+    pub(crate) async fn close(&self) {
         self.0.hub.close();
-        self.lock().calls.clear();
+        let Waiting { streams, .. } = std::mem::take(&mut *self.lock());
+        if !streams.is_empty() {
+            let told =
+                tokio::time::timeout(CLOSE_MAX, self.send(messages(&self.0.sender, &streams)));
+            if !matches!(told.await, Ok(Ok(()))) {
+                tracing::debug!("other servers were not told of the last events");
+            }
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {

@@ -23,7 +23,15 @@ const ADMISSION_TRIES_MAX: u32 = 20;
 
 /// Tasks that a transaction made due.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Dues(Vec<(QueueName, Duration)>);
+pub(crate) struct Dues(Vec<Due>);
+
+#[derive(Debug, Clone)]
+struct Due {
+    queue: QueueName,
+    due_in: Duration,
+    /// Of an admitted task: its priority, and when it is due if that is not now.
+    admitted: Option<(i32, Option<i64>)>,
+}
 
 impl Dues {
     /// Those of one transaction.
@@ -33,8 +41,12 @@ impl Dues {
 
     /// Tells who waits, after the commit.
     pub(crate) fn tell(&self, heads: &Heads, waiting: &Waiting) {
-        for (queue, due_in) in &self.0 {
-            heads.disturb(queue);
+        for Due { queue, due_in, admitted } in &self.0 {
+            match *admitted {
+                Some((priority, at)) => heads.admitted(queue, priority, at),
+                None if due_in.is_zero() => heads.disturb(queue),
+                None => {}
+            }
             waiting.hint(queue, *due_in);
         }
     }
@@ -42,7 +54,7 @@ impl Dues {
     /// How soon something of each queue is due, where other servers are to be told.
     pub(crate) fn worth_telling(&self) -> HashMap<QueueName, Duration> {
         let mut soonest = HashMap::new();
-        for (queue, due_in) in self.0.iter().filter(|(_, due_in)| *due_in < WORTH_TELLING) {
+        for Due { queue, due_in, .. } in self.0.iter().filter(|due| due.due_in < WORTH_TELLING) {
             let due = soonest.entry(queue.clone()).or_insert(*due_in);
             *due = (*due).min(*due_in);
         }
@@ -56,10 +68,8 @@ pub(crate) async fn enqueue(
     tasks: &[&NewTask],
     dues: &mut Dues,
 ) -> Sql<Vec<Result<Admission>>> {
-    let mut answers: Vec<_> = tasks
-        .iter()
-        .map(|_| Err(StorageError::Contention { operation: "enqueue" }))
-        .collect();
+    let mut answers: Vec<_> =
+        tasks.iter().map(|_| Err(StorageError::Contention { operation: "enqueue" })).collect();
     let mut left: Vec<_> = (0..tasks.len()).collect();
     for _ in 0..ADMISSION_TRIES_MAX {
         let of_round: Vec<_> = left.iter().map(|index| tasks[*index]).collect();
@@ -68,7 +78,11 @@ pub(crate) async fn enqueue(
         for (index, admitted) in left.into_iter().zip(admitted) {
             match admitted {
                 Admitted::Answered(answer, due_in) => {
-                    dues.0.extend(due_in.map(|due_in| (tasks[index].queue.clone(), due_in)));
+                    let NewTask { queue, priority, due, .. } = tasks[index];
+                    dues.0.extend(due_in.map(|due_in| {
+                        let admitted = Some((*priority, admission::at(*due)));
+                        Due { queue: queue.clone(), due_in, admitted }
+                    }));
                     answers[index] = answer;
                 }
                 Admitted::Again => again.push(index),
@@ -100,7 +114,7 @@ pub(crate) async fn resolve(
 ) -> Sql<Vec<Result<Resolved>>> {
     let answers = holding::resolve(db, store_id, resolutions).await?;
     let answers = answers.into_iter().map(|(answer, due)| {
-        dues.0.extend(due);
+        dues.0.extend(due.map(|(queue, due_in)| Due { queue, due_in, admitted: None }));
         answer
     });
     Ok(answers.collect())

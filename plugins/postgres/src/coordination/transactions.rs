@@ -45,8 +45,12 @@ pub(crate) async fn commit(
 
 type Answer = Result<Vec<Applied>, Rejected>;
 
-async fn commit_once(base: &Coordination, operations: &[Operation]) -> Result<Result<Answer, Failure>> {
-    let turn = Turn::take(&base.pool.connections, &base.pool.free, TURN_MAX).await?;
+async fn commit_once(
+    base: &Coordination,
+    operations: &[Operation],
+) -> Result<Result<Answer, Failure>> {
+    let late = || Failure::of_connecting(sqlx::Error::PoolTimedOut).answer(COMMIT);
+    let turn = Turn::take(&base.pool.connections, &base.pool.free, TURN_MAX, late).await?;
     let run = async {
         let mut session = Session::begin(turn).await?;
         match apply(base, &mut session, operations, false).await? {
@@ -84,9 +88,8 @@ async fn apply(
 /// Commits, and tells whoever waits.
 async fn end(base: &Coordination, mut session: Session, news: &News) -> Result<(), Failure> {
     if !news.notified.is_empty() {
-        let tell = async {
-            base.announcer.tell_within(session.connection()?, &news.notified).await
-        };
+        let tell =
+            async { base.announcer.tell_within(session.connection()?, &news.notified).await };
         let outcome = timeout(ANSWER_MAX, tell).await;
         session.settled(outcome, Access::Read)?;
     }
@@ -111,7 +114,8 @@ pub(crate) struct Interactive {
 impl Interactive {
     /// Begins one.
     pub(crate) async fn begin(base: Coordination) -> Result<Self> {
-        let turn = Turn::take(&base.pool.connections, &base.interactive, BEGIN_MAX).await?;
+        let late = || StorageError::Contention { operation: "begin" };
+        let turn = Turn::take(&base.pool.connections, &base.interactive, BEGIN_MAX, late).await?;
         let session = Session::begin(turn).await.map_err(|failure| failure.answer("begin"))?;
         Ok(Self { base, session: Some(session), news: News::default() })
     }

@@ -13,8 +13,8 @@ FROM newest LEFT JOIN (
             AS bytes, sum(octet_length(r.name) + octet_length(r.value)) OVER ordered AS so_far
         FROM (
             SELECT * FROM records
-            WHERE space = $1 AND name >= $2 AND ($3::text IS NULL OR name > $3)
-                AND ($4::text IS NULL OR name < $4)
+            WHERE space = $1 AND name >= greatest($2::text COLLATE "C", $3)
+                AND name IS DISTINCT FROM $3 AND name < $4
                 AND made IS NOT NULL AND made <= (SELECT number FROM newest)
             ORDER BY name LIMIT $6 + 1
         ) AS r
