@@ -1,10 +1,11 @@
 //! Interactive transactions: they see their own writes, nobody else does, and what is not committed
 //! never was.
 
+use super::streams::read_along;
 use crate::{Fixture, Random, given::*};
 use rdq_spi::{
     Applied, Call, EventKey, Operation, ReadFrom, ReadParams, Result, Storage, StorageError,
-    StreamEvent, StreamName, TaskStatus, Transaction,
+    StreamName, TaskStatus, Transaction,
 };
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -250,22 +251,8 @@ pub(crate) async fn a_hundred_publishers_and_a_reader_that_misses_nothing<F: Fix
             tokio::spawn(publish_with_rollbacks(store, stream, publisher))
         })
         .collect();
-    let (done, mut is_done) = tokio::sync::oneshot::channel();
-    let reader = tokio::spawn({
-        let (store, stream) = (stores[1].clone(), stream.clone());
-        async move {
-            let mut seen: Vec<StreamEvent> = Vec::new();
-            loop {
-                let is_last = is_done.try_recv().is_ok();
-                let after = seen.last().map_or(0, |event| event.offset);
-                seen.extend(read_after(&*store, &stream, after).await);
-                if is_last {
-                    return seen;
-                }
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-        }
-    });
+    let (done, is_done) = tokio::sync::oneshot::channel();
+    let reader = tokio::spawn(read_along(stores[1].clone(), stream.clone(), is_done));
     let mut committed = HashSet::new();
     for publisher in publishers {
         committed.extend(publisher.await.expect("a publisher"));

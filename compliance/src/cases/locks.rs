@@ -108,6 +108,7 @@ pub(crate) async fn renewals_keep_it_among_those_who_want_it<F: Fixture>(fixture
                         continue;
                     };
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone");
+                    tokio::task::yield_now().await;
                     let renewed = renew(&*store, hold(&name, &held), TTL).await;
                     assert_eq!(renewed.expect("renewed").generation, held.generation);
                     assert_eq!(inside.fetch_sub(1, Ordering::SeqCst), 1, "alone");

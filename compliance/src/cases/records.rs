@@ -86,6 +86,7 @@ pub(crate) async fn increments_by_many_lose_none<F: Fixture>(fixture: F) {
                         Ok(_) => done += 1,
                         answer => assert!(is_conflict(&answer), "{answer:?}"),
                     }
+                    tokio::task::yield_now().await;
                 }
             })
         })

@@ -1,8 +1,10 @@
 //! Streams: one order, nothing skipped, nothing twice, and offsets that never go back.
 
 use crate::{Fixture, Random, given::*};
-use rdq_spi::{EventKey, ReadFrom, ReadParams, Storage, Topic, TrimParams};
-use std::{collections::HashMap, sync::Arc};
+use rdq_spi::{
+    EventKey, ReadFrom, ReadParams, Storage, StreamEvent, StreamName, Topic, TrimParams,
+};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 pub(crate) async fn events_come_back_in_the_order_of_their_offsets<F: Fixture>(fixture: F) {
     let (store, other) = (fixture.open().await, fixture.open().await);
@@ -271,10 +273,12 @@ pub(crate) async fn readers_miss_nothing_of_concurrent_publishers<F: Fixture>(fi
             })
         })
         .collect();
-    let reader = tokio::spawn(read_until(stores[1].clone(), stream.clone(), PUBLISHERS * EACH));
+    let (done, is_done) = tokio::sync::oneshot::channel();
+    let reader = tokio::spawn(read_along(stores[1].clone(), stream.clone(), is_done));
     for publisher in publishers {
         publisher.await.expect("a publisher");
     }
+    done.send(()).expect("the reader");
     let seen = reader.await.expect("the reader");
 
     assert_eq!(seen, read_all(&*stores[0], &stream).await, "a reader saw all, in order");
@@ -289,17 +293,20 @@ pub(crate) async fn readers_miss_nothing_of_concurrent_publishers<F: Fixture>(fi
     }
 }
 
-/// Reads on from the last event seen, until so many were.
-async fn read_until(
+/// Reads on from the last event seen, until a last look once it is done.
+pub(super) async fn read_along(
     store: Arc<dyn Storage>,
-    stream: rdq_spi::StreamName,
-    count: usize,
-) -> Vec<rdq_spi::StreamEvent> {
-    let mut seen: Vec<rdq_spi::StreamEvent> = Vec::new();
-    while seen.len() < count {
+    stream: StreamName,
+    mut is_done: tokio::sync::oneshot::Receiver<()>,
+) -> Vec<StreamEvent> {
+    let mut seen: Vec<StreamEvent> = Vec::new();
+    loop {
+        let is_last = is_done.try_recv().is_ok();
         let after = seen.last().map_or(0, |event| event.offset);
         seen.extend(read_after(&*store, &stream, after).await);
-        tokio::task::yield_now().await;
+        if is_last {
+            return seen;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    seen
 }

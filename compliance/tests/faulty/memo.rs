@@ -1,7 +1,9 @@
 //! What mistakes need to remember across calls and handles.
 
-use rdq_spi::{Call, Claim, ClaimRef, ClaimToken, Task, TaskId};
-use std::collections::HashMap;
+use rdq_spi::{
+    Call, Claim, ClaimRef, ClaimToken, ConsumerName, RecordName, StreamName, Task, TaskId,
+};
+use std::collections::{HashMap, HashSet};
 
 #[derive(Debug, Default)]
 pub(crate) struct Memo {
@@ -17,6 +19,12 @@ pub(crate) struct Memo {
     pub(crate) generations: HashMap<TaskId, i64>,
     /// The last entry of the last page.
     pub(crate) edge: Option<Task>,
+    /// What consumers saved last.
+    pub(crate) saved: HashMap<(StreamName, ConsumerName), i64>,
+    /// The last record of the last page.
+    pub(crate) last_record: Option<RecordName>,
+    /// Offsets that a reader came upon once.
+    pub(crate) late: HashSet<i64>,
     /// Calls so far.
     pub(crate) calls: usize,
 }

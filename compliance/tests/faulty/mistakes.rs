@@ -129,4 +129,50 @@ pub(crate) enum Fault {
     CloseIgnored,
     /// The storage claims more than it is.
     DurabilityOverstated,
+    /// Nobody who listens is woken.
+    WakesLost,
+    /// An event's offset is the number of events that are there.
+    OffsetsCountWhatIsThere,
+    /// Reads answer all that is there.
+    ReadsUnbounded,
+    /// Some events appear only after later ones were seen.
+    EventsAppearLate,
+    /// An unset key is shown as an empty one.
+    KeysAlwaysSet,
+    /// The last saved offset wins.
+    SavesGoBack,
+    /// A trim leaves the event at its horizon.
+    TrimStopsShort,
+    /// A lock that is held is had by the next one too.
+    LocksShared,
+    /// The holder's own try moves the end of its hold.
+    TryingRenews,
+    /// Each hold of a lock is its first.
+    LockGenerationsRestart,
+    /// An owner's holds are all alike.
+    HoldsNotToldApart,
+    /// A hold that ended is renewed if nobody came.
+    LapsedHoldsRenewed,
+    /// Whoever asks releases a lock.
+    AnybodyReleases,
+    /// A change applies whatever the revision.
+    RevisionsIgnored,
+    /// A record that is made again begins at revision 1.
+    RevisionsRestart,
+    /// A list of records shows all of them.
+    PrefixesIgnored,
+    /// The operations of a commit apply one after the other.
+    CommitsInParts,
+    /// A commit forgets its notifications.
+    CommitsDoNotNotify,
+    /// What an open transaction writes is there at once.
+    OpenTransactionsLeak,
+    /// Of operations that are refused together, those before the refused one stay.
+    RefusalsLeaveAPart,
+    /// A transaction reads what others see.
+    OwnWritesUnseen,
+    /// A rollback commits.
+    RollbacksCommit,
+    /// Signals are claimed, and missing.
+    SignalsOverstated,
 }

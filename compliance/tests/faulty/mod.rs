@@ -1,6 +1,7 @@
 //! The memory plugin with one mistake at a time, put into what goes in and what comes out of it. It
 //! has no rules of its own.
 
+mod coordination;
 mod memo;
 mod mistakes;
 mod storage;
@@ -8,7 +9,7 @@ mod storage;
 use memo::Memo;
 use rdq_compliance::Fixture;
 use rdq_memory::MemoryStorage;
-use rdq_spi::{Capabilities, Durability, Storage};
+use rdq_spi::{Capabilities, Durability, Faculties, Storage};
 use std::sync::{Arc, Mutex};
 
 pub(crate) use mistakes::Fault;
@@ -33,6 +34,8 @@ impl Fixture for FaultyFixture {
         filter_pushdown: true,
         batch_enqueue: true,
     };
+
+    const FACULTIES: Faculties = Faculties::ALL;
 
     async fn create() -> Self {
         let memo = Arc::default();

@@ -6,9 +6,10 @@ use futures::StreamExt as _;
 use rdq_spi::{
     Admission, Age, AttemptOutcome, AttemptReport, Awaited, Cancelled, Capabilities, ClaimParams,
     ClaimRef, Claimed, DeadRetention, DlqListParams, DueHints, Durability, ExtendParams, Extended,
-    ListParams, Moment, NewTask, Outcome, Page, PurgeParams, QueueConfig, QueueName, QueueRecord,
-    QueueStats, RedriveParams, Resolution, Resolved, Result, Selection, Step, Storage,
-    StorageError, SweepParams, Swept, Task, TaskId, TaskStatus, Timestamp,
+    ListParams, Locks, Moment, NewTask, Outcome, Page, PurgeParams, QueueConfig, QueueName,
+    QueueRecord, QueueStats, Records, RedriveParams, Resolution, Resolved, Result, Selection,
+    Signals, Step, Storage, StorageError, Streams, SweepParams, Swept, Task, TaskId, TaskStatus,
+    Timestamp, Transactions,
 };
 use std::{
     sync::{Arc, Mutex, MutexGuard},
@@ -24,11 +25,11 @@ pub(super) struct Faulty {
 }
 
 impl Faulty {
-    fn is(&self, fault: Fault) -> bool {
+    pub(super) fn is(&self, fault: Fault) -> bool {
         self.fault == fault
     }
 
-    fn memo(&self) -> MutexGuard<'_, Memo> {
+    pub(super) fn memo(&self) -> MutexGuard<'_, Memo> {
         self.memo.lock().expect("no panic while it is held")
     }
 
@@ -498,6 +499,30 @@ impl Storage for Faulty {
             return Ok(candidate);
         }
         self.store.shared_secret(name, candidate).await
+    }
+
+    async fn now(&self) -> Result<Timestamp> {
+        self.store.now().await
+    }
+
+    fn signals(&self) -> Option<&dyn Signals> {
+        if self.is(Fault::SignalsOverstated) { None } else { Some(self) }
+    }
+
+    fn streams(&self) -> Option<&dyn Streams> {
+        Some(self)
+    }
+
+    fn locks(&self) -> Option<&dyn Locks> {
+        Some(self)
+    }
+
+    fn records(&self) -> Option<&dyn Records> {
+        Some(self)
+    }
+
+    fn transactions(&self) -> Option<&dyn Transactions> {
+        Some(self)
     }
 
     async fn wait_due(&self, queues: Vec<QueueName>) -> Result<DueHints> {

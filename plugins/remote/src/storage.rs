@@ -265,7 +265,8 @@ impl Storage for RemoteStorage {
     async fn stats(&self, queue: QueueName) -> Result<QueueStats> {
         let operation = Operation::reading("stats");
         let mut client = self.client()?;
-        let asked = v1::StatsRequest { queues: vec![queue.as_str().to_owned()], outboxes: Vec::new() };
+        let asked =
+            v1::StatsRequest { queues: vec![queue.as_str().to_owned()], outboxes: Vec::new() };
         let response = answer(async move { client.tasks.stats(request(asked)).await }).await;
         let response = response.map_err(|failure| failure.error(operation, None))?;
         let stats = response.queues.first().map(convert::stats);

@@ -17,7 +17,12 @@ pub(crate) fn enqueue_all(tx: &mut Tx<'_, '_>, tasks: &[NewTask]) -> Sql<Vec<Res
     tasks.iter().map(|new| enqueue(tx, new, taker)).collect()
 }
 
-fn enqueue(tx: &mut Tx<'_, '_>, new: &NewTask, taker: Option<Taker>) -> Sql<Result<Admission>> {
+/// Admits a task, for this claim if there is one that takes it.
+pub(crate) fn enqueue(
+    tx: &mut Tx<'_, '_>,
+    new: &NewTask,
+    taker: Option<Taker>,
+) -> Sql<Result<Admission>> {
     // Looked for and not made: a refused task leaves no queue behind.
     let found = tx.find_queue(&new.queue)?;
     let queue = match found {

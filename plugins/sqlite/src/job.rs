@@ -49,8 +49,8 @@ pub(crate) trait Job: Send {
     fn role(&self) -> &Role;
     /// Whether it waits, and is not to run unless something is there for it.
     fn is_parked(&self) -> bool;
-    /// Whether anybody waits for its answer.
-    fn is_wanted(&self) -> bool;
+    /// Whether it is one to wait, and nobody waits for its answer any more.
+    fn is_abandoned(&self) -> bool;
     /// It is not run in this transaction.
     fn pass(&mut self);
     fn run(&mut self, tx: &mut Tx<'_, '_>) -> Sql<()>;
@@ -108,8 +108,8 @@ where
         self.is_parked && self.waits()
     }
 
-    fn is_wanted(&self) -> bool {
-        !self.to.is_closed()
+    fn is_abandoned(&self) -> bool {
+        matches!(self.role, Role::WaitingClaims(..)) && self.to.is_closed()
     }
 
     fn pass(&mut self) {

@@ -20,6 +20,7 @@ mod sweeps;
 mod queues;
 mod reads;
 mod waiting;
+mod coordination;
 
 mod history;
 mod reports;

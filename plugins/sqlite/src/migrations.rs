@@ -9,7 +9,10 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 const APPLICATION_ID: i64 = 0x7264_7100;
 
 /// Every change, in order; the version is the count. A released one is never edited.
-const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001_tasks.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../migrations/0001_tasks.sql"),
+    include_str!("../migrations/0002_coordination.sql"),
+];
 
 /// The newest version.
 #[allow(clippy::cast_possible_truncation, reason = "a count of files")]

@@ -10,16 +10,20 @@ use rusqlite::Connection;
 const READS: &[(&str, &str)] = &[
     ("attempts", text!(attempts)),
     ("count_later", text!(count_later)),
+    ("events", text!(events)),
     ("first_pending", text!(first_pending)),
     ("next_ready_lane", text!(next_ready_lane)),
     ("queue_names", text!(queue_names)),
     ("queue_records", text!(queue_records)),
+    ("record_value", text!(record_value)),
+    ("records", text!(records)),
+    ("saved_offset", text!(saved_offset)),
     ("tasks_of_queue", text!(tasks_of_queue)),
 ];
 
-/// Statements that walk on purpose: one lists the queues, which are few, and one takes some of an
-/// index that holds nothing but what it looks for.
-const WALKS: &[&str] = &["queue_records", "forget_empty_queues"];
+/// Statements that walk on purpose: one lists the queues, which are few, one takes some of an index
+/// that holds nothing but what it looks for, and one looks at so many rows at most.
+const WALKS: &[&str] = &["queue_records", "forget_empty_queues", "forget_notifications"];
 
 /// What the plan of a hot statement says.
 const EXPECTED: &[(&str, &str)] = &[
@@ -38,6 +42,11 @@ const EXPECTED: &[(&str, &str)] = &[
     ("purgeable_tasks", "SEARCH tasks USING COVERING INDEX tasks_purge (queue=? AND purge_at<?)"),
     ("dead_tasks_of_queue", "SEARCH tasks USING INDEX tasks_dead (queue=?)"),
     ("tasks_of_queue", "SEARCH tasks USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"),
+    ("insert_event", ""),
+    ("stream", "SEARCH streams USING INDEX sqlite_autoindex_streams_1 (name=?)"),
+    ("events", "SEARCH events USING INDEX events_place (stream=? AND offset>?)"),
+    ("record", "SEARCH records USING INDEX sqlite_autoindex_records_1 (space=? AND key=?)"),
+    ("records", "SEARCH records USING INDEX records_there (space=? AND key>? AND key<?)"),
     ("newest_attempts", "SEARCH attempts USING PRIMARY KEY (task=?)"),
 ];
 
@@ -60,7 +69,13 @@ fn plan(db: &Connection, text: &str) -> Vec<String> {
 }
 
 fn all() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
-    let writers = [statements::STATE, statements::TASKS, statements::HISTORY, statements::QUEUES];
+    let writers = [
+        statements::STATE,
+        statements::TASKS,
+        statements::HISTORY,
+        statements::QUEUES,
+        statements::COORDINATION,
+    ];
     writers.into_iter().flatten().chain(READS)
 }
 

@@ -8,7 +8,7 @@ use crate::{
     statements::text,
 };
 use rdq_spi::{Result, StorageError, Timestamp};
-use rusqlite::{Connection, Transaction};
+use rusqlite::Connection;
 use std::{
     io,
     path::PathBuf,
@@ -43,9 +43,7 @@ impl Readers {
         let readers = Arc::clone(self);
         let answer = tokio::task::spawn_blocking(move || {
             let answer = readers.connection().and_then(|db| {
-                let answer = Snapshot::take(&db)
-                    .and_then(|snapshot| read(&snapshot))
-                    .map_err(Failure::before_commit);
+                let answer = Snapshot::take(&db, read).map_err(Failure::before_commit);
                 if !answer.as_ref().is_err_and(Failure::is_of_connection) {
                     readers.give_back(db);
                 }
@@ -86,17 +84,18 @@ impl Readers {
 
 /// One read transaction, and the storage's now in it.
 pub(crate) struct Snapshot<'c> {
-    pub(crate) db: Transaction<'c>,
+    pub(crate) db: &'c Connection,
     pub(crate) store_id: [u8; 8],
     pub(crate) now: Timestamp,
 }
 
 impl<'c> Snapshot<'c> {
-    fn take(db: &'c Connection) -> Sql<Self> {
-        let db = db.unchecked_transaction()?;
+    fn take<T>(db: &'c Connection, read: impl FnOnce(&Self) -> Sql<T>) -> Sql<T> {
+        // It ends with this call.
+        let _transaction = db.unchecked_transaction()?;
         let (store_id, clock) = db.prepare_cached(text!(state))?.query_row([], |row| {
             Ok((row.get(0)?, Clock { now: row.get(1)?, host_now: row.get(2)? }))
         })?;
-        Ok(Self { db, store_id, now: clock.advanced().timestamp() })
+        read(&Self { db, store_id, now: clock.advanced().timestamp() })
     }
 }

@@ -11,8 +11,8 @@ use crate::{
     token::Token,
 };
 use rdq_spi::{
-    ClaimRef, DlqListParams, ListParams, Page, QueueName, QueueRecord, QueueStats, Result,
-    StorageError, Task, TaskId, TaskStatus, Timestamp,
+    ClaimRef, ClaimToken, DlqListParams, HeldClaim, ListParams, Page, QueueName, QueueRecord,
+    QueueStats, Result, StorageError, Task, TaskId, TaskStatus, Timestamp,
     keyset::{self, List},
 };
 use rusqlite::{OptionalExtension as _, Row};
@@ -128,6 +128,24 @@ impl Snapshot<'_> {
         };
         let bytes = answer_bytes(&full, &envelope, &attempts);
         Ok((full.into_task(queue.clone(), envelope, attempts), bytes))
+    }
+
+    /// The tokens of these claims, as far as each is its task's newest one.
+    pub(crate) fn claims_of(&self, claims: &[HeldClaim]) -> Sql<Vec<Option<ClaimToken>>> {
+        let mut sql = self.db.prepare_cached(text!(task_by_id))?;
+        claims
+            .iter()
+            .map(|HeldClaim { task_id, worker_id, generation }| {
+                let row = sql.query_row([task_id.as_str()], TaskRow::read).optional()?;
+                let newest = row.filter(|row| {
+                    row.generation == *generation && row.last_worker.as_ref() == Some(worker_id)
+                });
+                let store_id = self.store_id;
+                Ok(newest.map(|row| {
+                    Token { store_id, task: row.task, generation: row.generation }.encode()
+                }))
+            })
+            .collect()
     }
 
     /// How much is left of each of these claims.

@@ -39,6 +39,8 @@ pub(crate) struct TaskRow {
     pub(crate) lease_expires_at: Option<Timestamp>,
     pub(crate) claimed_at: Option<Timestamp>,
     pub(crate) claimed_by: Option<WorkerId>,
+    /// Who took the last claim, whatever became of it.
+    pub(crate) last_worker: Option<WorkerId>,
     pub(crate) finished_at: Option<Timestamp>,
     pub(crate) purge_at: Option<Timestamp>,
     pub(crate) final_error_type: Option<String>,
@@ -79,7 +81,8 @@ impl TaskRow {
             next_attempt_at: timestamp(row, 12)?,
             lease_expires_at: timestamp(row, 13)?,
             claimed_at: timestamp(row, 14)?,
-            claimed_by: row.get_ref(15)?.as_str_or_null()?.map(WorkerId::stored),
+            claimed_by: None,
+            last_worker: row.get_ref(15)?.as_str_or_null()?.map(WorkerId::stored),
             finished_at: timestamp(row, 16)?,
             purge_at: timestamp(row, 17)?,
             final_error_type: row.get(18)?,
@@ -97,6 +100,8 @@ impl TaskRow {
         if row.get::<_, i64>(19)? == PLAIN_SUCCESS {
             read.history.only = Some(records::encode(&read.plain_success()));
             read.drop_claim();
+        } else if read.status == TaskStatus::InFlight {
+            read.claimed_by.clone_from(&read.last_worker);
         }
         Ok(read)
     }
@@ -108,7 +113,7 @@ impl TaskRow {
             started_at: self.claimed_at,
             finished_at: self.finished_at,
             outcome: Some(AttemptOutcome::Success),
-            worker_id: self.claimed_by.clone(),
+            worker_id: self.last_worker.clone(),
             error: None,
             extra: Bytes::new(),
             folded_count: 0,

@@ -25,7 +25,12 @@ macro_rules! statements {
 /// The text of a query.
 macro_rules! text {
     ($name:ident) => {
-        include_str!(concat!("queries/", stringify!($name), ".sql"))
+        include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/src/queries/",
+            stringify!($name),
+            ".sql"
+        ))
     };
 }
 pub(crate) use text;
@@ -36,6 +41,7 @@ pub(crate) struct Statements<'c> {
     pub(crate) tasks: TaskStatements<'c>,
     pub(crate) history: HistoryStatements<'c>,
     pub(crate) queues: QueueStatements<'c>,
+    pub(crate) coordination: CoordinationStatements<'c>,
 }
 
 impl<'c> Statements<'c> {
@@ -46,13 +52,17 @@ impl<'c> Statements<'c> {
             tasks: TaskStatements::prepare(db)?,
             history: HistoryStatements::prepare(db)?,
             queues: QueueStatements::prepare(db)?,
+            coordination: CoordinationStatements::prepare(db)?,
         })
     }
 }
 
 statements! {
     /// The transaction's own.
-    StateStatements, STATE { begin_immediate, commit, rollback, data_version, state, put_state, touch }
+    StateStatements, STATE {
+        begin_immediate, commit, rollback, savepoint, rollback_to, release,
+        data_version, state, put_state, touch,
+    }
 }
 statements! {
     /// Tasks.
@@ -77,5 +87,14 @@ statements! {
         queue_by_name, queue_name, insert_queue, free_queue_number, insert_numbered_queue,
         add_counts, counts, forget_empty_queues,
         put_queue, delete_queue, put_secret, secret,
+    }
+}
+statements! {
+    /// Signals, streams, locks and records.
+    CoordinationStatements, COORDINATION {
+        stream, insert_stream, put_last_offset, insert_event, save_offset, trim,
+        notify, forget_notifications, put_forgotten, notified, notifications,
+        lock, put_lock,
+        record, insert_record, put_record, remove_record,
     }
 }

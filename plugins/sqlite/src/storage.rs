@@ -7,7 +7,9 @@ use crate::{
     claims,
     clock::Mark,
     config::{OpenError, SqliteOptions},
-    connection, dead_letters, holding,
+    connection,
+    coordination::Listeners,
+    dead_letters, holding,
     job::Role,
     migrations, queues,
     reader::Readers,
@@ -17,10 +19,11 @@ use crate::{
 };
 use async_trait::async_trait;
 use rdq_spi::{
-    Admission, Awaited, Cancelled, Capabilities, ClaimParams, ClaimRef, Claimed, DlqListParams,
-    DueHints, Durability, ExtendParams, Extended, HintHub, ListParams, Migrated, NewTask, Page,
-    PurgeParams, QueueConfig, QueueName, QueueRecord, QueueStats, RedriveParams, Resolution,
-    Resolved, Result, Step, Storage, StorageError, SweepParams, Swept, Task, TaskId,
+    Admission, Awaited, Cancelled, Capabilities, ClaimParams, ClaimRef, ClaimToken, Claimed,
+    DlqListParams, DueHints, Durability, ExtendParams, Extended, HeldClaim, HintHub, ListParams,
+    Locks, Migrated, NewTask, Page, PurgeParams, QueueConfig, QueueName, QueueRecord, QueueStats,
+    Records, RedriveParams, Resolution, Resolved, Result, Signals, Step, Storage, StorageError,
+    StreamTurns, Streams, SweepParams, Swept, Task, TaskId, Timestamp, Transactions,
 };
 use rusqlite::Connection;
 use std::{
@@ -37,6 +40,8 @@ pub struct SqliteStorage {
     pub(crate) writer: Writer,
     pub(crate) readers: Arc<Readers>,
     hub: Arc<HintHub>,
+    pub(crate) listeners: Arc<Listeners>,
+    pub(crate) turns: StreamTurns,
 }
 
 impl SqliteStorage {
@@ -77,9 +82,12 @@ impl SqliteStorage {
             .map(|_| connection::open_reader(path))
             .collect::<Result<_, _>>()?;
         let hub = Arc::new(HintHub::default());
-        let writer = Writer::start(path, db, Checkpointer::start(path)?, Arc::clone(&hub))?;
+        let listeners = Arc::new(Listeners::default());
+        let checkpointer = Checkpointer::start(path)?;
+        let writer =
+            Writer::start(path, db, checkpointer, Arc::clone(&hub), Arc::clone(&listeners))?;
         let readers = Arc::new(Readers::new(path.to_owned(), readers));
-        Ok(Self { writer, readers, hub })
+        Ok(Self { writer, readers, hub, listeners, turns: StreamTurns::default() })
     }
 }
 
@@ -87,6 +95,7 @@ impl Drop for SqliteStorage {
     fn drop(&mut self) {
         // Those who wait would wait for ever.
         self.hub.close();
+        self.listeners.close();
     }
 }
 
@@ -115,6 +124,7 @@ impl Storage for SqliteStorage {
         self.readers.close();
         self.writer.close().await;
         self.hub.close();
+        self.listeners.close();
     }
 
     async fn enqueue(&self, tasks: Vec<NewTask>) -> Result<Vec<Result<Admission>>> {
@@ -239,6 +249,34 @@ impl Storage for SqliteStorage {
             .await
     }
 
+    async fn now(&self) -> Result<Timestamp> {
+        self.readers.call("now", |snapshot| Ok(snapshot.now)).await
+    }
+
+    async fn claims_of(&self, claims: Vec<HeldClaim>) -> Result<Vec<Option<ClaimToken>>> {
+        self.readers.call("claims_of", move |snapshot| snapshot.claims_of(&claims)).await
+    }
+
+    fn signals(&self) -> Option<&dyn Signals> {
+        Some(self)
+    }
+
+    fn streams(&self) -> Option<&dyn Streams> {
+        Some(self)
+    }
+
+    fn locks(&self) -> Option<&dyn Locks> {
+        Some(self)
+    }
+
+    fn records(&self) -> Option<&dyn Records> {
+        Some(self)
+    }
+
+    fn transactions(&self) -> Option<&dyn Transactions> {
+        Some(self)
+    }
+
     async fn wait_due(&self, queues: Vec<QueueName>) -> Result<DueHints> {
         // Subscribed before the writer looks, so that nothing falls in between.
         let hints = self.hub.subscribe(&queues);
@@ -248,6 +286,6 @@ impl Storage for SqliteStorage {
 }
 
 /// About what a transaction spends on a task with so many bytes.
-fn cost_of(bytes: usize) -> usize {
+pub(crate) fn cost_of(bytes: usize) -> usize {
     1 + (bytes >> 10)
 }

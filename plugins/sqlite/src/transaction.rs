@@ -4,15 +4,17 @@
 
 use crate::{
     clock::{Clock, Mark},
+    coordination::{Counter, News, forget_notifications},
     errors::{Sql, corrupt},
     handoff::Handoffs,
     lanes,
+    reader::Snapshot,
     rows::TaskRow,
     statements::Statements,
     turns::Turns,
 };
-use rdq_spi::{ClaimToken, QueueName, TaskStatus, Timestamp};
-use rusqlite::{OptionalExtension as _, params};
+use rdq_spi::{ClaimToken, QueueName, StreamName, TaskStatus, Timestamp};
+use rusqlite::{Connection, OptionalExtension as _, params};
 use std::{
     collections::{BTreeMap, BTreeSet},
     hash::{BuildHasher as _, Hasher as _, RandomState},
@@ -26,6 +28,7 @@ const FORGET_MAX: i64 = 100;
 
 /// A write transaction.
 pub(crate) struct Tx<'s, 'c> {
+    pub(crate) db: &'c Connection,
     pub(crate) sql: &'s mut Statements<'c>,
     pub(crate) turns: &'s mut Turns,
     /// The storage's now: one instant for the whole transaction.
@@ -44,6 +47,17 @@ pub(crate) struct Tx<'s, 'c> {
     queues: BTreeMap<QueueName, i64>,
     counts: BTreeMap<i64, [i64; 5]>,
     hints: BTreeMap<i64, Timestamp>,
+    pub(crate) streams: BTreeMap<StreamName, Counter>,
+    pub(crate) news: News,
+    /// Rows that were changed, and changed back since.
+    undone: u64,
+}
+
+/// Whom a committed transaction wakes.
+#[derive(Debug)]
+pub(crate) struct Committed {
+    pub(crate) hints: Vec<Hint>,
+    pub(crate) news: News,
 }
 
 /// A queue where something will be due, and how soon.
@@ -51,7 +65,11 @@ pub(crate) type Hint = (QueueName, Duration);
 
 impl<'s, 'c> Tx<'s, 'c> {
     /// Reads the clock and the counters. The transaction has begun, so nobody else moves them.
-    pub(crate) fn start(sql: &'s mut Statements<'c>, turns: &'s mut Turns) -> Sql<Self> {
+    pub(crate) fn start(
+        db: &'c Connection,
+        sql: &'s mut Statements<'c>,
+        turns: &'s mut Turns,
+    ) -> Sql<Self> {
         let begun = Mark::now();
         let (store_id, clock, seq, generation, finish_seq) =
             sql.state.state.query_row([], |row| {
@@ -59,6 +77,7 @@ impl<'s, 'c> Tx<'s, 'c> {
                 Ok((row.get(0)?, clock.advanced(), row.get(3)?, row.get(4)?, row.get(5)?))
             })?;
         Ok(Self {
+            db,
             sql,
             turns,
             begun,
@@ -73,12 +92,17 @@ impl<'s, 'c> Tx<'s, 'c> {
             queues: BTreeMap::new(),
             counts: BTreeMap::new(),
             hints: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            news: News::default(),
+            undone: 0,
         })
     }
 
     /// Writes clock, counters and counts, and says whom to wake once it is committed.
-    pub(crate) fn finish(mut self) -> Sql<Vec<Hint>> {
+    pub(crate) fn finish(mut self) -> Sql<Committed> {
+        forget_notifications(&mut self)?;
         self.put_counts()?;
+        self.put_last_offsets()?;
         self.sql.state.put_state.execute(params![
             self.clock.now,
             self.clock.host_now,
@@ -87,7 +111,61 @@ impl<'s, 'c> Tx<'s, 'c> {
             self.finish_seq
         ])?;
         let hints: Vec<_> = self.hints.iter().map(|(queue, due)| (*queue, *due)).collect();
-        hints.into_iter().map(|(queue, due)| Ok((self.name(queue)?, due.since(self.now)))).collect()
+        let hints = hints.into_iter();
+        let hints = hints
+            .map(|(queue, due)| Ok((self.name(queue)?, due.since(self.now))))
+            .collect::<Sql<_>>()?;
+        Ok(Committed { hints, news: self.news })
+    }
+
+    /// Whether there is nothing to commit, if the connection had changed so many rows before.
+    pub(crate) fn changed_nothing_since(&self, changes: u64) -> bool {
+        self.db.total_changes() - changes == self.undone
+    }
+
+    /// The storage's now as it moves on while the transaction runs: for what must not succeed after
+    /// an instant that the caller may have seen pass.
+    pub(crate) fn moment(&mut self) -> Timestamp {
+        self.clock = self.clock.advanced();
+        self.clock.timestamp()
+    }
+
+    /// What stands in the transaction so far, to be read.
+    pub(crate) fn view(&self) -> Snapshot<'c> {
+        Snapshot { db: self.db, store_id: self.store_id, now: self.now }
+    }
+
+    /// Does all of this or, if it is refused, nothing: then nobody is woken for it either.
+    pub(crate) fn all_or_nothing<T, E>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Sql<Result<T, E>>,
+    ) -> Sql<Result<T, E>> {
+        // What is remembered of the rows so far is written, so that there is nothing to restore.
+        self.put_counts()?;
+        self.put_last_offsets()?;
+        let hints_before = std::mem::take(&mut self.hints);
+        let news_before = std::mem::take(&mut self.news);
+        let (undone, changes) = (self.undone, self.db.total_changes());
+        self.sql.state.savepoint.execute([])?;
+        let answer = work(self)?;
+        let hints = std::mem::replace(&mut self.hints, hints_before);
+        let news = std::mem::replace(&mut self.news, news_before);
+        if answer.is_ok() {
+            for (queue, due) in hints {
+                let soonest = self.hints.entry(queue).or_insert(due);
+                *soonest = due.min(*soonest);
+            }
+            self.news.add(news);
+        } else {
+            self.sql.state.rollback_to.execute([])?;
+            self.undone = undone + (self.db.total_changes() - changes);
+            // Queues and streams that were made are not there any more.
+            self.queues.clear();
+            self.streams.clear();
+            self.counts.clear();
+        }
+        self.sql.state.release.execute([])?;
+        Ok(answer)
     }
 
     /// Writes, so that the commit proves that writing works.
@@ -281,7 +359,7 @@ impl<'s, 'c> Tx<'s, 'c> {
             millis(row.next_attempt_at),
             millis(row.lease_expires_at),
             millis(row.claimed_at),
-            row.claimed_by.as_ref().map(rdq_spi::WorkerId::as_str),
+            row.claimed_by.as_ref().or(row.last_worker.as_ref()).map(rdq_spi::WorkerId::as_str),
             millis(row.finished_at),
             millis(row.purge_at),
             row.final_error_type,

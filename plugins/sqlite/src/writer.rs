@@ -8,10 +8,11 @@ use crate::{
     clock::Deadline,
     config::OpenError,
     connection,
+    coordination::{Heard, Listeners, Since},
     errors::{Failure, Sql},
     job::{Call, Job, Left, Role},
     statements::Statements,
-    transaction::{Hint, Tx},
+    transaction::{Committed, Tx},
     turns::Turns,
     waiting,
 };
@@ -44,13 +45,15 @@ enum Message {
     Job(Box<dyn Job>),
     /// Somebody began to wait for hints.
     Watch,
+    /// Somebody began to listen.
+    Listen(Since),
     /// Some of those who wait have waited enough.
     Unpark,
     Close(oneshot::Sender<()>),
 }
 
-/// The handle to the thread. Dropping it ends the thread once everything sent to it is done.
-#[derive(Debug)]
+/// The handle to the thread. Dropping all of them ends the thread once everything sent to it is done.
+#[derive(Debug, Clone)]
 pub(crate) struct Writer {
     messages: mpsc::Sender<Message>,
     room: Arc<Semaphore>,
@@ -63,6 +66,7 @@ impl Writer {
         db: Connection,
         mut checkpointer: Checkpointer,
         hub: Arc<HintHub>,
+        listeners: Arc<Listeners>,
     ) -> std::result::Result<Self, OpenError> {
         // Statements borrow the connection, so that they are prepared there; here it is checked
         // that they can be.
@@ -73,13 +77,15 @@ impl Writer {
             .name("rdq-sqlite-writer".into())
             .spawn(move || {
                 let mut db = db;
+                let mut heard = Heard::default();
                 let end = loop {
-                    match serve(&db, &mut checkpointer, &hub, &inbox) {
+                    let waiters = Waiters { hub: &hub, listeners: &listeners, heard: &mut heard };
+                    match serve(&db, &mut checkpointer, waiters, &inbox) {
                         End::Closed(closed) => break closed,
                         End::Broken(failure) => {
                             tracing::warn!(?failure, "the database is opened again");
                             drop(db);
-                            match reopen(&path, &inbox) {
+                            match reopen(&path, &inbox, &mut heard) {
                                 Ok(new) => db = new,
                                 Err(closed) => return answer_closed(closed),
                             }
@@ -178,10 +184,22 @@ impl Writer {
 
     /// Says that somebody waits for hints now.
     pub(crate) fn watch(&self) -> Result<()> {
-        if self.room.is_closed() {
-            return Err(StorageError::Closed);
-        }
-        self.messages.send(Message::Watch).map_err(|_| StorageError::Closed)
+        self.tell(Message::Watch)
+    }
+
+    /// Says that somebody listens since then.
+    pub(crate) fn listen(&self, since: Since) -> Result<()> {
+        self.tell(Message::Listen(since))
+    }
+
+    /// Refuses if it was told to close.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.room.is_closed() { Err(StorageError::Closed) } else { Ok(()) }
+    }
+
+    fn tell(&self, message: Message) -> Result<()> {
+        self.check_open()?;
+        self.messages.send(message).map_err(|_| StorageError::Closed)
     }
 
     /// Finishes what was sent, moves the log into the file, and ends the thread.
@@ -212,12 +230,12 @@ fn answer_closed(closed: Option<oneshot::Sender<()>>) {
 fn serve(
     db: &Connection,
     checkpointer: &mut Checkpointer,
-    hub: &HintHub,
+    waiters: Waiters<'_>,
     inbox: &mpsc::Receiver<Message>,
 ) -> End {
     Checkpointer::observe(db);
     match Statements::prepare(db) {
-        Ok(sql) => Thread::new(db, sql, checkpointer, hub).serve(inbox),
+        Ok(sql) => Thread::new(db, sql, checkpointer, waiters).serve(inbox),
         Err(error) => End::Broken(Failure::before_commit(error)),
     }
 }
@@ -226,6 +244,7 @@ fn serve(
 fn reopen(
     path: &Path,
     inbox: &mpsc::Receiver<Message>,
+    heard: &mut Heard,
 ) -> std::result::Result<Connection, Option<oneshot::Sender<()>>> {
     loop {
         let opened = connection::reopen_writer(path)
@@ -238,6 +257,7 @@ fn reopen(
         while !pause.has_passed() {
             match inbox.recv_timeout(REOPEN_PAUSE) {
                 Ok(Message::Job(job)) => job.fail(&failure),
+                Ok(Message::Listen(since)) => heard.begin(since),
                 // Everybody who waits is told once the file is open.
                 // And nobody waits for tasks: they were told that it broke.
                 Ok(Message::Watch | Message::Unpark) | Err(RecvTimeoutError::Timeout) => {}
@@ -263,6 +283,8 @@ impl Arrivals<'_> {
             return None;
         }
         match self.inbox.try_recv() {
+            // Who has gone must be handed nothing.
+            Ok(Message::Job(job)) if job.is_abandoned() => self.next(),
             Ok(Message::Job(job)) => {
                 self.cost = self.cost.saturating_add(job.cost());
                 Some(job)
@@ -276,11 +298,24 @@ impl Arrivals<'_> {
     }
 }
 
+/// Those who wait to be told something, and what they were told.
+struct Waiters<'c> {
+    hub: &'c HintHub,
+    listeners: &'c Listeners,
+    heard: &'c mut Heard,
+}
+
+impl Waiters<'_> {
+    fn are_there(&self) -> bool {
+        self.hub.is_watched() || self.listeners.are_there()
+    }
+}
+
 struct Thread<'c> {
     db: &'c Connection,
     sql: Statements<'c>,
     checkpointer: &'c mut Checkpointer,
-    hub: &'c HintHub,
+    waiters: Waiters<'c>,
     turns: Turns,
     /// Claims that wait.
     parked: Vec<Box<dyn Job>>,
@@ -296,14 +331,14 @@ impl<'c> Thread<'c> {
         db: &'c Connection,
         sql: Statements<'c>,
         checkpointer: &'c mut Checkpointer,
-        hub: &'c HintHub,
+        waiters: Waiters<'c>,
     ) -> Self {
         // No version of a file is 0: the first look finds a change.
         Self {
             db,
             sql,
             checkpointer,
-            hub,
+            waiters,
             turns: Turns::default(),
             parked: Vec::new(),
             data_version: 0,
@@ -325,7 +360,7 @@ impl<'c> Thread<'c> {
             }
             let message = match waiting.take() {
                 Some(message) => message,
-                None if self.hub.is_watched() => match inbox.recv_timeout(FOREIGN_POLL) {
+                None if self.waiters.are_there() => match inbox.recv_timeout(FOREIGN_POLL) {
                     Ok(message) => message,
                     Err(RecvTimeoutError::Timeout) => {
                         self.look_around();
@@ -333,17 +368,22 @@ impl<'c> Thread<'c> {
                     }
                     Err(RecvTimeoutError::Disconnected) => return End::Closed(None),
                 },
-                None => match inbox.recv() {
-                    Ok(message) => message,
-                    Err(mpsc::RecvError) => return End::Closed(None),
-                },
+                None => {
+                    // Whoever listens next says since when.
+                    *self.waiters.heard = Heard::default();
+                    match inbox.recv() {
+                        Ok(message) => message,
+                        Err(mpsc::RecvError) => return End::Closed(None),
+                    }
+                }
             };
             match message {
+                Message::Job(first) if first.is_abandoned() => {}
                 Message::Job(first) => {
                     let mut arrivals = Arrivals { inbox, cost: first.cost(), other: None };
                     let mut batch = std::mem::take(&mut self.parked);
                     // Who has gone must be handed nothing.
-                    batch.retain(|job| job.is_wanted());
+                    batch.retain(|job| !job.is_abandoned());
                     batch.push(first);
                     self.run_batch(batch, Some(&mut arrivals));
                     waiting = arrivals.other;
@@ -351,6 +391,7 @@ impl<'c> Thread<'c> {
                     self.checkpointer.after_commit(self.db);
                 }
                 Message::Watch => self.hint_watched(),
+                Message::Listen(since) => self.waiters.heard.begin(since),
                 Message::Unpark => {
                     let parked = std::mem::take(&mut self.parked);
                     let (parked, ended) = parked.into_iter().partition(|job| job.is_parked());
@@ -369,16 +410,18 @@ impl<'c> Thread<'c> {
 
     fn run_batch(&mut self, mut batch: Vec<Box<dyn Job>>, arrivals: Option<&mut Arrivals<'_>>) {
         match self.run_transaction(&mut batch, arrivals) {
-            Ok(hints) => {
+            Ok(committed) => {
                 for job in batch {
                     if let Left::Waiting(job) = job.succeed() {
                         self.parked.push(job);
                     }
                 }
+                let Some(Committed { hints, news }) = committed else { return };
                 for (queue, due_in) in hints {
-                    self.hub.hint(&queue, due_in);
+                    self.waiters.hub.hint(&queue, due_in);
                     self.wake_in(due_in);
                 }
+                self.waiters.heard.tell(self.waiters.listeners, news);
             }
             // The cause may be one call's, and the others need not share its fate.
             Err(failure) if batch.len() > 1 && failure.may_be_one_calls_own() => {
@@ -394,15 +437,19 @@ impl<'c> Thread<'c> {
         &mut self,
         batch: &mut Vec<Box<dyn Job>>,
         arrivals: Option<&mut Arrivals<'_>>,
-    ) -> Result<Vec<Hint>, Failure> {
+    ) -> Result<Option<Committed>, Failure> {
         let changes = self.db.total_changes();
         let begun = self.sql.state.begin_immediate.execute([]).map_err(Failure::before_commit);
-        let hints = begun.and_then(|_| {
-            let hints = run(self.db, &mut self.sql, &mut self.turns, changes, batch, arrivals)?;
-            self.sql.state.commit.execute([]).map_err(Failure::of_commit)?;
-            Ok(hints)
+        let committed = begun.and_then(|_| {
+            let ran = run(self.db, &mut self.sql, &mut self.turns, changes, batch, arrivals)?;
+            if ran.is_some() {
+                self.sql.state.commit.execute([]).map_err(Failure::of_commit)?;
+            } else {
+                self.sql.state.rollback.execute([]).map_err(Failure::before_commit)?;
+            }
+            Ok(ran)
         });
-        if let Err(failure) = &hints {
+        if let Err(failure) = &committed {
             // SQLite may have rolled back already.
             if !self.db.is_autocommit()
                 && let Err(error) = self.sql.state.rollback.execute([])
@@ -414,13 +461,13 @@ impl<'c> Thread<'c> {
                 self.broken = Some(failure.clone());
             }
         }
-        hints
+        committed
     }
 
     /// Other processes send no hints; the file's version says that they have been here. And what
     /// was known to be due later is due at last.
     fn look_around(&mut self) {
-        if !self.hub.is_watched() {
+        if !self.waiters.are_there() {
             return;
         }
         let others_wrote = match self.sql.state.data_version.query_row([], |row| row.get(0)) {
@@ -430,10 +477,17 @@ impl<'c> Thread<'c> {
         if others_wrote || self.next_due.is_some_and(Deadline::has_passed) {
             self.hint_watched();
         }
+        if others_wrote || self.waiters.heard.is_due() {
+            let looked = self.waiters.heard.look(&mut self.sql, self.waiters.listeners);
+            if let Err(error) = looked {
+                self.waiters.heard.look_again_in(LOOK_AGAIN);
+                self.could_not_look(error);
+            }
+        }
     }
 
     fn hint_watched(&mut self) {
-        match waiting::hint_watched(&mut self.sql, self.hub) {
+        match waiting::hint_watched(&mut self.sql, self.waiters.hub) {
             Ok(next_due_in) => {
                 self.next_due = None;
                 if let Some(due_in) = next_due_in {
@@ -446,7 +500,7 @@ impl<'c> Thread<'c> {
 
     /// Nobody was told anything: they are later.
     fn could_not_look(&mut self, error: rusqlite::Error) {
-        tracing::warn!(%error, "the queues that somebody waits for could not be read");
+        tracing::warn!(%error, "what somebody waits for could not be read");
         self.next_due = Some(Deadline::after(LOOK_AGAIN));
         let failure = Failure::before_commit(error);
         if failure.is_of_connection() {
@@ -462,16 +516,16 @@ impl<'c> Thread<'c> {
     }
 }
 
-fn run(
-    db: &Connection,
-    sql: &mut Statements<'_>,
+fn run<'c>(
+    db: &'c Connection,
+    sql: &mut Statements<'c>,
     turns: &mut Turns,
     changes_before: u64,
     batch: &mut Vec<Box<dyn Job>>,
     mut arrivals: Option<&mut Arrivals<'_>>,
-) -> Result<Vec<Hint>, Failure> {
-    let mut run = || -> Sql<Vec<Hint>> {
-        let mut tx = Tx::start(sql, turns)?;
+) -> Result<Option<Committed>, Failure> {
+    let mut run = || -> Sql<Option<Committed>> {
+        let mut tx = Tx::start(db, sql, turns)?;
         let mut agenda = Agenda::default();
         loop {
             // What came meanwhile shares the commit, such as the claim of a task to be admitted.
@@ -483,7 +537,7 @@ fn run(
         }
         agenda.pass_the_rest(batch);
         // What changed nothing needs no commit of its own, and no sync.
-        if db.total_changes() == changes_before { Ok(Vec::new()) } else { tx.finish() }
+        if tx.changed_nothing_since(changes_before) { Ok(None) } else { tx.finish().map(Some) }
     };
     run().map_err(Failure::before_commit)
 }

@@ -1,7 +1,7 @@
 //! The compliance kit on a SQLite file.
 
 use rdq_compliance::Fixture;
-use rdq_spi::{Capabilities, Durability, Storage};
+use rdq_spi::{Capabilities, Durability, Faculties, Storage};
 use rdq_sqlite::{SqliteOptions, SqliteStorage};
 use std::sync::Arc;
 
@@ -16,6 +16,8 @@ impl Fixture for SqliteFixture {
         filter_pushdown: true,
         batch_enqueue: true,
     };
+
+    const FACULTIES: Faculties = Faculties::ALL;
 
     async fn create() -> Self {
         Self(tempfile::tempdir().expect("a temporary directory"))

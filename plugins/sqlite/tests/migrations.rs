@@ -60,7 +60,7 @@ async fn a_newer_schema_is_refused_and_left_alone() {
     assert!(matches!(error, OpenError::NewerSchema { found: 99, .. }), "{error:?}");
     assert_eq!(
         error.to_string(),
-        "the database has schema version 99, and this rdq knows up to 1: a newer rdq has used it; \
+        "the database has schema version 99, and this rdq knows up to 2: a newer rdq has used it; \
          use one that is as new"
     );
     assert_eq!(schema(&path), before);

@@ -2,7 +2,9 @@
 
 use crate::{errors::CliError, output::Format, values};
 use rdq_proto::v1::{
-    queue_service_client::QueueServiceClient, task_service_client::TaskServiceClient,
+    lock_service_client::LockServiceClient, queue_service_client::QueueServiceClient,
+    schedule_service_client::ScheduleServiceClient, stream_service_client::StreamServiceClient,
+    task_service_client::TaskServiceClient,
 };
 use std::time::Duration;
 use tonic::{
@@ -88,6 +90,21 @@ impl Client {
     /// The service of queues.
     pub(crate) fn queues(&self) -> QueueServiceClient<Channel> {
         QueueServiceClient::new(self.channel.clone())
+    }
+
+    /// The service of streams.
+    pub(crate) fn streams(&self) -> StreamServiceClient<Channel> {
+        StreamServiceClient::new(self.channel.clone())
+    }
+
+    /// The service of locks.
+    pub(crate) fn locks(&self) -> LockServiceClient<Channel> {
+        LockServiceClient::new(self.channel.clone())
+    }
+
+    /// The service of schedules.
+    pub(crate) fn schedules(&self) -> ScheduleServiceClient<Channel> {
+        ScheduleServiceClient::new(self.channel.clone())
     }
 
     /// A request with the deadline of one call.

@@ -42,6 +42,9 @@ enum DlqCommand {
 struct ListArgs {
     /// The queue
     queue: String,
+    /// The queue is an outbox, and its dead letters are messages
+    #[arg(long)]
+    outbox: bool,
     #[command(flatten)]
     filter: Filter,
     /// Also read the whole histories, with stacks; shown with --output json
@@ -95,6 +98,9 @@ struct PurgeArgs {
 struct SelectionArgs {
     /// The queue
     queue: String,
+    /// The queue is an outbox, and its dead letters are messages
+    #[arg(long)]
+    outbox: bool,
     /// This dead letter; may be repeated
     #[arg(long = "id", value_name = "ID", conflicts_with_all = FILTERS)]
     ids: Vec<String>,
@@ -177,8 +183,10 @@ async fn list(args: ListArgs, client: &Client) -> Result<Outcome, CliError> {
     let mut service = client.tasks();
     let mut pages = Pages::new(&args.paging);
     while let Some(page_size) = pages.next_size() {
+        let (queue, outbox) = place(&args.queue, args.outbox);
         let request = DlqListRequest {
-            queue: args.queue.clone(),
+            queue,
+            outbox,
             filter: Some(args.filter.wire()),
             page_size: Some(page_size),
             page_token: pages.token.clone(),
@@ -188,6 +196,11 @@ async fn list(args: ListArgs, client: &Client) -> Result<Outcome, CliError> {
         pages.add(&page.tasks, page.next_page_token)?;
     }
     pages.print(client.format, TaskView::DEAD_HEADS, TaskView::dead_row)
+}
+
+/// The queue, or the outbox in its place.
+fn place(name: &str, is_outbox: bool) -> (String, Option<String>) {
+    if is_outbox { (String::new(), Some(name.to_owned())) } else { (name.to_owned(), None) }
 }
 
 /// What happens to the selected dead letters.
@@ -224,13 +237,15 @@ impl Step<'_> {
 
     /// Follows the running count to its end. It has no deadline: a large selection takes its time.
     async fn count(&self, call: &Call, dry_run: bool, total: Option<u64>) -> Result<i64, CliError> {
-        let (queue, selector) = (self.selection.queue.clone(), Some(self.selection.selector()));
+        let (queue, outbox) = place(&self.selection.queue, self.selection.outbox);
+        let selector = Some(self.selection.selector());
         let mut service = self.client.tasks();
         let mut count = Running::new(if dry_run { "counted" } else { self.done }, total);
         match call {
             Call::Redrive { spread, rate } => {
                 let request = RedriveRequest {
                     queue,
+                    outbox,
                     selector,
                     dry_run,
                     spread_over: spread.map(values::wire),
@@ -242,7 +257,7 @@ impl Step<'_> {
                 }
             }
             Call::Purge => {
-                let request = PurgeRequest { queue, selector, dry_run };
+                let request = PurgeRequest { queue, outbox, selector, dry_run };
                 let mut stream = service.purge(Request::new(request)).await?.into_inner();
                 while let Some(answer) = count.check(stream.message().await)? {
                     count.advance(answer.count, answer.done);

@@ -18,6 +18,9 @@ mod dlq;
 mod queue;
 mod queue_config;
 mod stats;
+mod stream;
+mod lock;
+mod schedule;
 mod bench;
 mod check;
 
@@ -65,6 +68,9 @@ Examples:
     Queue(queue::QueueArgs),
     Stats(stats::StatsArgs),
     Watch(stats::WatchArgs),
+    Stream(stream::StreamArgs),
+    Lock(lock::LockArgs),
+    Schedule(schedule::ScheduleArgs),
     Bench(bench::BenchArgs),
     Check(check::CheckArgs),
 }
@@ -93,6 +99,9 @@ impl Command {
             Self::Queue(args) => queue::queue(args).await,
             Self::Stats(args) => stats::stats(args).await,
             Self::Watch(args) => stats::watch(args).await,
+            Self::Stream(args) => stream::stream(args).await,
+            Self::Lock(args) => lock::lock(args).await,
+            Self::Schedule(args) => schedule::schedule(args).await,
             Self::Bench(args) => bench::bench(args).await,
             Self::Check(args) => check::check(args).await,
         }
@@ -115,6 +124,9 @@ impl Command {
             Self::Queue(args) => &args.client,
             Self::Stats(args) => &args.client,
             Self::Watch(args) => &args.client,
+            Self::Stream(args) => &args.client,
+            Self::Lock(args) => &args.client,
+            Self::Schedule(args) => &args.client,
             Self::Bench(args) => &args.client,
             Self::Check(args) => &args.client,
         };

@@ -153,7 +153,8 @@ pub(crate) async fn watch(args: WatchArgs) -> Result<Outcome, CliError> {
 }
 
 async fn read(client: &Client, queues: &[String]) -> Result<Vec<StatsView>, CliError> {
-    let request = client.request(StatsRequest { queues: queues.to_vec() });
+    let request =
+        client.request(StatsRequest { queues: queues.to_vec(), ..StatsRequest::default() });
     let answer = client.tasks().stats(request).await?.into_inner();
     Ok(answer.queues.into_iter().map(StatsView::from).collect())
 }

@@ -22,6 +22,9 @@ pub(crate) const PAGE_SIZE_MAX: u32 = 1000;
 pub(crate) struct GetArgs {
     /// The task
     id: String,
+    /// The outbox, if it is a message of one
+    #[arg(long, value_name = "NAME")]
+    outbox: Option<String>,
     #[command(flatten)]
     pub(crate) client: ClientArgs,
 }
@@ -97,7 +100,8 @@ impl From<StatusArg> for TaskStatus {
 /// Runs `rdq get`.
 pub(crate) async fn get(args: GetArgs) -> Result<Outcome, CliError> {
     let client = Client::connect(&args.client).await?;
-    let response = client.tasks().get(client.request(GetRequest { id: args.id })).await?;
+    let response =
+        client.tasks().get(client.request(GetRequest { id: args.id, outbox: args.outbox })).await?;
     let task = TaskView::decode(&response.into_inner().task)?;
     match client.format {
         Format::Table => output::text(&task.page())?,

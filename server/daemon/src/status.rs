@@ -223,6 +223,12 @@ impl Described {
             EngineError::TransactionExpired { .. } => {
                 Self::plain(Code::DeadlineExceeded, R::DeadlineExceeded, error.to_string())
             }
+            EngineError::InvalidSpec { field, message } => {
+                Self::field(R::InvalidSpec, field, &format!("`{field}` {message}"))
+            }
+            EngineError::ScheduleNotFound { name } => {
+                Self::plain(Code::NotFound, R::NotFound, error.to_string()).with("name", name)
+            }
             EngineError::InvalidCursor => Self::field(
                 R::InvalidCursor,
                 "page_token",

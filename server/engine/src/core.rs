@@ -2,11 +2,23 @@
 //! that runs to its end, whatever becomes of who asked.
 
 use crate::{
-    ClaimedTask, EngineError, EngineOptions, admission::Enqueues, batcher::Batcher,
-    cancellation::Cancels, clock, dispatch::Dispatcher, feeds::Feeds, heartbeat::Extensions,
-    interactive::OpenTransactions, listeners::Listeners, page_token::PageTokens, queues::Queues,
-    records::Changes, resolution::Resolutions, signals::Notifications,
-    streams::{Publications, SavedOffsets}, token::ClaimContext,
+    ClaimedTask, EngineError, EngineOptions,
+    admission::Enqueues,
+    batcher::Batcher,
+    cancellation::Cancels,
+    clock,
+    dispatch::Dispatcher,
+    feeds::Feeds,
+    heartbeat::Extensions,
+    interactive::OpenTransactions,
+    listeners::Listeners,
+    page_token::PageTokens,
+    queues::Queues,
+    records::Changes,
+    resolution::Resolutions,
+    signals::Notifications,
+    streams::{Publications, SavedOffsets},
+    token::ClaimContext,
 };
 use rdq_spi::{
     Call, Capabilities, ClaimRef, HintHub, Moment, Outcome, Resolution, Storage, StorageError,

@@ -1,7 +1,7 @@
 //! Why the engine refused a call: one variant per decision a caller makes. How it is put on the
 //! wire is the daemon's matter.
 
-use rdq_spi::{BoxError, QueueName, RecordName, StorageError, TaskId};
+use rdq_spi::{BoxError, QueueName, RecordName, ScheduleName, StorageError, TaskId};
 use std::{sync::Arc, time::Duration};
 
 /// Why the engine refused a call, or one item of it.
@@ -62,6 +62,20 @@ pub enum EngineError {
         what: &'static str,
         /// How long it may be that.
         limit: Duration,
+    },
+    /// A schedule's spec or time zone is not one, or never comes. Nothing changed.
+    #[error("{field} {message}")]
+    InvalidSpec {
+        /// The field, by its name in the contract.
+        field: &'static str,
+        /// What it must be, as the end of a sentence that starts with the field.
+        message: String,
+    },
+    /// No such schedule.
+    #[error("schedule {name:?} was not found")]
+    ScheduleNotFound {
+        /// The schedule.
+        name: ScheduleName,
     },
     /// The page token is not one of this service's, or was changed.
     #[error("the page token is not one of this service's")]

@@ -10,7 +10,7 @@ use crate::{
     weight,
 };
 use bytes::Bytes;
-use rdq_spi::{StaleDetail, TaskId, WorkerId};
+use rdq_spi::{StaleDetail, TaskId, Timestamp, WorkerId};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -67,8 +67,8 @@ struct OpenClaim {
     generation: i64,
     /// When its lease ends, as last known here.
     deadline: Instant,
-    /// The task has an `expires_at`.
-    expires: bool,
+    /// The task's `expires_at`.
+    expires_at: Option<Timestamp>,
 }
 
 /// What a stream took from its feed.
@@ -84,8 +84,8 @@ pub(crate) struct Collected {
 pub(crate) enum Which {
     /// Every one.
     All,
-    /// Those whose task has an `expires_at`.
-    Expiring,
+    /// Those whose task's `expires_at` has come by then, by the storage's clock.
+    ExpiredBy(Timestamp),
     /// Those whose lease has ended by then, as far as this server knows.
     LapsedBy(Instant),
 }
@@ -186,7 +186,7 @@ impl Feed {
                     token: claim.token.clone(),
                     generation: claim.generation,
                     deadline: claimed_at + claim.lease_remaining,
-                    expires: claim.task.expires_at.is_some(),
+                    expires_at: claim.task.expires_at,
                 };
                 inbox.open.insert(claim.task.id.clone(), open);
             }
@@ -313,7 +313,7 @@ impl Feed {
         let inbox = self.lock();
         let open = inbox.open.iter().filter(|(_, open)| match which {
             Which::All => true,
-            Which::Expiring => open.expires,
+            Which::ExpiredBy(now) => open.expires_at.is_some_and(|at| at <= now),
             Which::LapsedBy(now) => open.deadline <= now,
         });
         open.map(|(id, open)| (id.clone(), open.token.clone(), open.generation)).collect()

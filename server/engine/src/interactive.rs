@@ -98,9 +98,7 @@ impl Engine {
         let place = Place::take(&self.core, subject)?;
         let transaction = self
             .core
-            .call("begin", |storage| async move {
-                transactions(&*storage, "begin")?.begin().await
-            })
+            .call("begin", |storage| async move { transactions(&*storage, "begin")?.begin().await })
             .await?;
         let now = clock::now();
         Ok(OpenTransaction {
@@ -228,8 +226,7 @@ impl OpenTransaction {
     /// Makes everything happen.
     pub async fn commit(mut self) -> Result<(), EngineError> {
         let transaction = self.transaction.take().ok_or_else(over)?;
-        let (core, aftermath) =
-            (Arc::clone(&self.place.core), std::mem::take(&mut self.aftermath));
+        let (core, aftermath) = (Arc::clone(&self.place.core), std::mem::take(&mut self.aftermath));
         let commit = async move {
             transaction.commit().await?;
             core.tell(aftermath);

@@ -8,7 +8,7 @@ use crate::{
     feed::{Feed, Which},
     limits::LEASE_MAX,
 };
-use rdq_spi::StaleDetail;
+use rdq_spi::{StaleDetail, Timestamp};
 use std::{sync::Arc, time::Duration};
 
 const ASK_INTERVAL: Duration = Duration::from_secs(1);
@@ -100,10 +100,16 @@ async fn settle_what_is_over(
     true
 }
 
-/// Tells work streams which of their claims expired with the sweep just done.
+/// Tells work streams which of their claims expired, with a sweep of this server or another.
 pub(crate) async fn tell_expired(core: &Arc<Core>) {
-    for feed in core.feeds.all().into_iter().filter(|feed| feed.has_credits()) {
-        let open = feed.open_claims(Which::Expiring);
+    let feeds: Vec<_> = core.feeds.all().into_iter().filter(|feed| feed.has_credits()).collect();
+    if feeds.is_empty() {
+        return;
+    }
+    // A storage that does not tell the time is asked about every claim.
+    let now = core.storage_now().await.unwrap_or(Timestamp::MAX);
+    for feed in feeds {
+        let open = feed.open_claims(Which::ExpiredBy(now));
         for claims in open.chunks(ASK_CLAIMS_MAX) {
             let names = claims.iter().map(|(id, token, _)| (id.clone(), token.clone())).collect();
             let Ok(alive) = core.live(names).await else { return };

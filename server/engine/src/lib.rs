@@ -23,6 +23,7 @@ mod dead_letters;
 mod queue_admin;
 mod statistics;
 mod sweeping;
+mod schedules;
 
 // Coordination, the same.
 mod signals;
@@ -46,6 +47,7 @@ mod screening;
 mod feed;
 mod feeds;
 mod keeper;
+mod leadership;
 
 // Rules without I/O.
 mod retry;
@@ -60,6 +62,7 @@ mod outbox_name;
 
 mod queues;
 mod batcher;
+mod random;
 mod clock;
 
 pub use admission::Submission;
@@ -78,6 +81,10 @@ pub use outbox_name::OutboxName;
 pub use queue_admin::{ListQueuesRequest, QueuePage, QueueView};
 pub use records::{ListRecordsRequest, RecordsPage};
 pub use resolution::{Action, ResolveRequest};
+pub use schedules::{
+    BoundaryTask, ListSchedulesRequest, RunSchedulesError, Schedule, ScheduleDefinition,
+    SchedulePage,
+};
 pub use signals::{Heard, Hearing};
 pub use subscription::{Events, SubscribeRequest};
 pub use transactions::{OperationError, TransactionOperation};

@@ -80,8 +80,8 @@ impl Core {
 
     async fn attach(self: &Arc<Self>, topic: &Topic, shared: &Shared) -> Result<(), EngineError> {
         let topics = vec![topic.clone()];
-        let mut wakes = self
-            .call("listen", |storage| async move {
+        let mut wakes =
+            self.call("listen", |storage| async move {
                 signals(&*storage, "listen")?.listen(topics).await
             })
             .await?;

@@ -50,11 +50,7 @@ pub struct TransactionLimits {
 
 impl Default for TransactionLimits {
     fn default() -> Self {
-        Self {
-            idle: Duration::from_secs(10),
-            total: Duration::from_secs(60),
-            per_subject: 16,
-        }
+        Self { idle: Duration::from_secs(10), total: Duration::from_secs(60), per_subject: 16 }
     }
 }
 

@@ -4,6 +4,7 @@
 
 use crate::{
     ClaimedTask, Engine, EngineError, OutboxName,
+    admission::Enqueues,
     batcher::Batcher,
     core::Core,
     dispatch::Undelivered,
@@ -11,7 +12,6 @@ use crate::{
         ANSWER_BYTES_MAX, BESIDE_PAYLOAD_BYTES_MAX, COORDINATED_BYTES_MAX, EXTENT_MAX, QUEUES_MAX,
         check_lease, check_size,
     },
-    admission::Enqueues,
     outbox_name,
     report::fit_report,
     resolution::{Decided, Resolutions},
@@ -155,8 +155,7 @@ impl Engine {
             None => Outcome::Die { attempt },
         };
         let claim_ref = ClaimRef { task_id: claim.task_id.clone(), token };
-        let resolution =
-            Resolution { claim: claim_ref, call: Call::Fail, outcome, strict: false };
+        let resolution = Resolution { claim: claim_ref, call: Call::Fail, outcome, strict: false };
         let resolved = self.core.resolve_message(resolution, claim.generation, task.queue).await;
         resolved.map_err(|error| mismatch_if_over(error, claim.task_id))
     }

@@ -84,11 +84,7 @@ pub(crate) fn configuration() -> QueueConfig {
         retry: Retry { max_attempts: Some(u32::MAX), ..Retry::default() },
         execution: Execution { lease: Some(LEASE), ..Execution::default() },
         limits: Limits { max_payload_bytes: Some(COORDINATED_BYTES_MAX) },
-        retention: Retention {
-            succeeded: Some(RETENTION),
-            cancelled: Some(RETENTION),
-            dead: None,
-        },
+        retention: Retention { succeeded: Some(RETENTION), cancelled: Some(RETENTION), dead: None },
         ..QueueConfig::default()
     }
 }

@@ -62,12 +62,12 @@ impl Engine {
         let mut count = 0;
         loop {
             let params = TrimParams { stream: stream.clone(), horizon, limit: STEP_EVENTS_MAX };
-            let trimmed = self
-                .core
-                .call("trim", |storage| async move {
-                    streams(&*storage, "trim")?.trim(params).await
-                })
-                .await?;
+            let trimmed =
+                self.core
+                    .call("trim", |storage| async move {
+                        streams(&*storage, "trim")?.trim(params).await
+                    })
+                    .await?;
             count += trimmed.count;
             if !trimmed.more {
                 return Ok(count);

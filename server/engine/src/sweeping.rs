@@ -1,13 +1,19 @@
-//! Maintenance: what outlived its time dies, what outlived its retention goes. It runs on every
-//! server; each step is bounded and idempotent, so that many at once only share the work.
+//! Maintenance: what outlived its time dies, what outlived its retention goes. One server at a time
+//! does it, by lock, where the storage has locks; elsewhere every one. Each step is bounded and
+//! idempotent, so that many at once only share the work.
 
 use crate::{
-    Engine, EngineError, clock, configuration::Effective, core::Core, keeper,
+    Engine, EngineError, clock,
+    configuration::Effective,
+    core::Core,
+    keeper,
+    leadership::{Candidate, Lead},
     limits::STEP_TASKS_MAX,
 };
 use rdq_spi::{Age, DeadRetention, QueueName, SweepParams, Swept, Timestamp};
 use std::{sync::Arc, time::Duration};
 
+const LOCK: &str = "__rdq_maintenance";
 /// Steps on one queue before the others have their turn.
 const STEPS_MAX: u32 = 100;
 const NAMES_PAGE: u32 = 1_000;
@@ -109,16 +115,24 @@ fn sweep_of(queue: QueueName, effective: &Effective) -> SweepParams {
 
 /// Runs until the engine closes. A storage that fails is left alone until the next time.
 pub(crate) async fn maintain(core: Arc<Core>) {
-    let mut more = false;
+    let interval = core.options.maintenance_interval;
+    // Held from one time to the next. A sweep that takes longer loses it, which harms nobody.
+    let candidate = match Candidate::new(Arc::clone(&core), LOCK, interval.saturating_mul(3) / 2) {
+        Ok(candidate) => candidate,
+        Err(error) => {
+            tracing::error!(%error, "this server does no maintenance");
+            return;
+        }
+    };
+    let (mut lead, mut more) = (None, false);
     loop {
-        let interval = core.options.maintenance_interval;
         let interval = if more { interval.min(MORE_PAUSE) } else { interval };
         tokio::select! {
             biased;
-            () = core.closing.cancelled() => return,
+            () = core.closing.cancelled() => break,
             () = clock::sleep(clock::jittered(interval, 0.2)) => {}
         }
-        more = core.sweep_all().await.unwrap_or_else(|error| {
+        more = sweep_by_turns(&core, &candidate, &mut lead).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "maintenance failed; trying again at its next time");
             false
         });
@@ -126,4 +140,28 @@ pub(crate) async fn maintain(core: Arc<Core>) {
             core.feeds.all().iter().for_each(|feed| feed.forget_lapsed(long_ago));
         }
     }
+    if let Some(lead) = lead {
+        lead.release().await;
+    }
+}
+
+/// Sweeps, unless another server does; says whether more is left.
+async fn sweep_by_turns<'a>(
+    core: &Arc<Core>,
+    candidate: &'a Candidate,
+    lead: &mut Option<Lead<'a>>,
+) -> Result<bool, EngineError> {
+    if core.storage.locks().is_some() {
+        *lead = candidate.try_lead().await?;
+        let leads = match lead {
+            Some(lead) => lead.renew().await?,
+            None => false,
+        };
+        if !leads {
+            // Its streams are this server's own, whoever swept.
+            keeper::tell_expired(core).await;
+            return Ok(false);
+        }
+    }
+    core.sweep_all().await
 }

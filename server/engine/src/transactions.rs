@@ -102,7 +102,9 @@ impl Engine {
         let run = async move {
             let commit = |operations: Vec<Operation>| -> BoxFuture<'_, _> {
                 let storage = &core.storage;
-                Box::pin(async move { transactions(&**storage, "commit")?.commit(operations).await })
+                Box::pin(
+                    async move { transactions(&**storage, "commit")?.commit(operations).await },
+                )
             };
             let mut applied = Err(OperationError::from(EngineError::Closed));
             for tries_left in (0..TRIES).rev() {
@@ -142,7 +144,11 @@ pub(crate) enum Checked {
     Resolve(Box<Decided>),
     /// Its claim is looked up first.
     MarkProjected(HeldClaim),
-    ReleaseMessage { claim: HeldClaim, attempt: AttemptReport, delay: Duration },
+    ReleaseMessage {
+        claim: HeldClaim,
+        attempt: AttemptReport,
+        delay: Duration,
+    },
 }
 
 impl Checked {
@@ -175,9 +181,10 @@ impl Core {
             return Err(EngineError::invalid("operations", message).into());
         }
         let snapshot = self.queues.snapshot();
-        let checked = operations.into_iter().enumerate().map(|(index, operation)| {
-            at(index, self.check_operation(&snapshot, operation))
-        });
+        let checked = operations
+            .into_iter()
+            .enumerate()
+            .map(|(index, operation)| at(index, self.check_operation(&snapshot, operation)));
         checked.collect()
     }
 

@@ -123,7 +123,7 @@ impl Place {
             }
         }
         let selector = Some(Selector { selection: Some(Selection::All(true)) });
-        let purge = PurgeRequest { queue: queue.to_owned(), selector, dry_run: false };
+        let purge = PurgeRequest { queue: queue.to_owned(), selector, ..PurgeRequest::default() };
         let mut stream = tasks.purge(Request::new(purge)).await?.into_inner();
         while stream.message().await?.is_some() {}
         loop {

@@ -98,14 +98,15 @@ pub(crate) fn outcome_unknown(status: &Status) -> bool {
 
 /// The counts of a queue.
 pub(crate) async fn stats(tasks: &Tasks, queue: &str) -> Result<v1::QueueStats, Status> {
-    let request = v1::StatsRequest { queues: vec![queue.to_owned()] };
+    let request = v1::StatsRequest { queues: vec![queue.to_owned()], ..Default::default() };
     let answer = tasks.clone().stats(request).await?.into_inner();
     Ok(answer.queues.into_iter().next().expect("one entry a queue"))
 }
 
 /// One task.
 pub(crate) async fn get(tasks: &Tasks, id: &str) -> Result<v1::Task, Status> {
-    let answer = tasks.clone().get(v1::GetRequest { id: id.to_owned() }).await?;
+    let answer =
+        tasks.clone().get(v1::GetRequest { id: id.to_owned(), ..Default::default() }).await?;
     Ok(decode(&answer.into_inner().task))
 }
 

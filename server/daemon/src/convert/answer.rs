@@ -5,8 +5,7 @@ use crate::status::{Refusal, item_error, stale_detail};
 use rdq_engine::{ClaimedTask, Engine, LostClaim, OutboxName};
 use rdq_proto::{CONTRACT_VERSION, time, v1};
 use rdq_spi::{
-    Admission, Durability, Extended, QueueName, QueueStats, Resolved, TaskId,
-    VersionMismatch,
+    Admission, Durability, Extended, QueueName, QueueStats, Resolved, TaskId, VersionMismatch,
 };
 
 pub(crate) fn claimed(tasks: Vec<ClaimedTask>) -> Result<Vec<v1::ClaimedTask>, Refusal> {

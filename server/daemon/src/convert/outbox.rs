@@ -77,7 +77,9 @@ pub(crate) fn new_message(from: v1::OutboxServiceEnqueueRequest) -> Result<NewMe
     Ok(NewMessage { outbox, id, envelope, payload_bytes, delay: after })
 }
 
-pub(crate) fn claim_messages(from: &v1::ClaimBatchRequest) -> Result<ClaimMessagesRequest, Refusal> {
+pub(crate) fn claim_messages(
+    from: &v1::ClaimBatchRequest,
+) -> Result<ClaimMessagesRequest, Refusal> {
     Ok(ClaimMessagesRequest {
         outbox: optional_outbox(from.outbox.as_ref())?,
         limit: extent(from.limit, LIMIT, LIMIT_MAX),

@@ -38,8 +38,11 @@ pub(crate) fn operations(
     let (mut operations, mut asked) = (Vec::with_capacity(count), Vec::with_capacity(count));
     for (index, operation) in from.operations.into_iter().enumerate() {
         let kind = kind(&operation);
-        let operation = self::operation(operation)
-            .map_err(|refusal| Refusal::Operation { index, kind, refusal: Box::new(refusal) })?;
+        let operation = self::operation(operation).map_err(|refusal| Refusal::Operation {
+            index,
+            kind,
+            refusal: Box::new(refusal),
+        })?;
         let id = match &operation {
             TransactionOperation::Enqueue(submission) => Some(submission.task.id.clone()),
             TransactionOperation::EnqueueMessage(message) => Some(message.id.clone()),
@@ -151,8 +154,7 @@ fn result(asked: Asked, applied: Applied) -> Option<WireResult> {
             WireResult::MarkProjected(v1::MarkProjectedResponse { replayed: resolved.replayed })
         }
         ("release_with_error", Applied::Resolved(resolved)) => {
-            let available_at =
-                resolved.next_attempt_at.map(|at| time::timestamp(at.millis()));
+            let available_at = resolved.next_attempt_at.map(|at| time::timestamp(at.millis()));
             WireResult::ReleaseWithError(v1::ReleaseWithErrorResponse { available_at })
         }
         (_, Applied::Resolved(resolved)) => WireResult::Resolve(resolved_claim(resolved)),

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a broken expectation is reported")]
 
 pub mod shell;
+mod faculties;
 
 use bytes::Bytes;
 use rdq_engine::{

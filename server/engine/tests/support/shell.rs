@@ -5,9 +5,10 @@ use async_trait::async_trait;
 use rdq_memory::MemoryStorage;
 use rdq_spi::{
     Admission, Awaited, Cancelled, Capabilities, ClaimParams, ClaimRef, Claimed, DlqListParams,
-    DueHints, ExtendParams, Extended, ListParams, NewTask, Page, PurgeParams, QueueConfig,
-    QueueName, QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result, Step, Storage,
-    StorageError, SweepParams, Swept, Task, TaskId,
+    DueHints, ExtendParams, Extended, ListParams, Locks, NewTask, Page, PurgeParams, QueueConfig,
+    QueueName, QueueRecord, QueueStats, Records, RedriveParams, Resolution, Resolved, Result,
+    Signals, Step, Storage, StorageError, SweepParams, Swept, Task, TaskId, Timestamp,
+    Transactions,
 };
 use std::{
     future::Future,
@@ -50,7 +51,7 @@ impl Trouble {
 
 #[derive(Debug)]
 pub struct Shell {
-    inner: MemoryStorage,
+    pub(super) inner: MemoryStorage,
     masked: bool,
     closed: AtomicBool,
     pub trouble: Mutex<std::sync::Arc<Trouble>>,
@@ -62,6 +63,10 @@ pub struct Shell {
     pub live_calls: AtomicUsize,
     pub enqueue_calls: AtomicUsize,
     pub lost_answers: AtomicUsize,
+    pub sweep_calls: AtomicUsize,
+    pub commits: AtomicUsize,
+    /// Every lock is granted to whoever asks.
+    pub lying_locks: AtomicBool,
 }
 
 impl Shell {
@@ -77,6 +82,9 @@ impl Shell {
             live_calls: AtomicUsize::new(0),
             enqueue_calls: AtomicUsize::new(0),
             lost_answers: AtomicUsize::new(0),
+            sweep_calls: AtomicUsize::new(0),
+            commits: AtomicUsize::new(0),
+            lying_locks: AtomicBool::new(false),
         }
     }
 
@@ -88,7 +96,7 @@ impl Shell {
         *self.trouble.lock().unwrap() = std::sync::Arc::new(trouble);
     }
 
-    async fn call<T>(
+    pub(super) async fn call<T>(
         &self,
         operation: &'static str,
         call: impl Future<Output = Result<T>> + Send,
@@ -205,6 +213,7 @@ impl Storage for Shell {
     }
 
     async fn sweep(&self, params: SweepParams) -> Result<Swept> {
+        self.sweep_calls.fetch_add(1, Ordering::SeqCst);
         self.call("sweep", self.inner.sweep(params)).await
     }
 
@@ -229,6 +238,26 @@ impl Storage for Shell {
             return Err(StorageError::Unsupported { operation: "shared_secret" });
         }
         self.call("shared_secret", self.inner.shared_secret(name, candidate)).await
+    }
+
+    async fn now(&self) -> Result<Timestamp> {
+        self.call("now", self.inner.now()).await
+    }
+
+    fn signals(&self) -> Option<&dyn Signals> {
+        if self.masked { None } else { Some(self) }
+    }
+
+    fn locks(&self) -> Option<&dyn Locks> {
+        if self.masked { None } else { Some(self) }
+    }
+
+    fn records(&self) -> Option<&dyn Records> {
+        if self.masked { None } else { Some(self) }
+    }
+
+    fn transactions(&self) -> Option<&dyn Transactions> {
+        if self.masked { None } else { Some(self) }
     }
 
     async fn wait_due(&self, queues: Vec<QueueName>) -> Result<DueHints> {

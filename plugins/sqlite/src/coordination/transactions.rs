@@ -1,0 +1,101 @@
+//! Transactions: operations that all apply, or none does.
+
+use super::{listening, records, streams};
+use crate::{admission, errors::Sql, holding, reads::not_found, storage::cost_of, transaction::Tx};
+use bytes::Bytes;
+use rdq_spi::{
+    Applied, Operation, Rejected, Result, StorageError,
+    replayed::{Read, Run, Then},
+};
+
+/// About what a transaction spends on these.
+pub(super) fn cost(operations: &[Operation]) -> usize {
+    let bytes = operations.iter().map(|operation| match operation {
+        Operation::Enqueue(task) => task.envelope.len(),
+        Operation::Publish(event) => event.payload.len(),
+        Operation::CompareAndSet(change) => change.value.as_ref().map_or(0, Bytes::len),
+        Operation::Notify(_)
+        | Operation::SaveOffset(_)
+        | Operation::Cancel(_)
+        | Operation::Resolve(_) => 0,
+    });
+    bytes.map(cost_of).sum()
+}
+
+/// Applies all of these, or none if one fails.
+pub(super) fn commit(
+    tx: &mut Tx<'_, '_>,
+    operations: &[Operation],
+) -> Sql<Result<Vec<Applied>, Rejected>> {
+    tx.all_or_nothing(|tx| apply(tx, operations))
+}
+
+/// Runs an interactive transaction as far as it has come, and what follows.
+pub(super) fn replay(
+    tx: &mut Tx<'_, '_>,
+    operations: &[Operation],
+    then: &Then,
+) -> Sql<Result<Run, Rejected>> {
+    let answer = tx.all_or_nothing(|tx| {
+        let run = run(tx, operations, then)?;
+        let is_kept = matches!(then, Then::Commit(_)) && run.is_ok();
+        Ok(if is_kept { Ok(run) } else { Err(run) })
+    })?;
+    Ok(match answer {
+        Ok(run) | Err(run) => run,
+    })
+}
+
+fn run(tx: &mut Tx<'_, '_>, operations: &[Operation], then: &Then) -> Sql<Result<Run, Rejected>> {
+    let applied = match apply(tx, operations)? {
+        Ok(applied) => applied,
+        Err(rejected) => return Ok(Err(rejected)),
+    };
+    let read = match then {
+        Then::Undo => Read::Nothing,
+        Then::Get(task) => match tx.view().get(task)? {
+            Some(task) => Read::Task(Box::new(task)),
+            None => return Ok(Err(not_found(task.clone()).into())),
+        },
+        Then::Read(params) => Read::Events(tx.view().read(params)?),
+        Then::Offset(stream, consumer) => Read::Offset(tx.view().offset(stream, consumer)?),
+        Then::Commit(expected) => {
+            if !applied.iter().zip(expected).all(|(now, then)| now.agrees(then)) {
+                let operation = "commit";
+                return Ok(Err(StorageError::Contention { operation }.into()));
+            }
+            Read::Nothing
+        }
+    };
+    Ok(Ok(Run { applied, read }))
+}
+
+/// Applies them in their order, up to the first that fails.
+fn apply(tx: &mut Tx<'_, '_>, operations: &[Operation]) -> Sql<Result<Vec<Applied>, Rejected>> {
+    let mut answers = Vec::with_capacity(operations.len());
+    for (index, operation) in operations.iter().enumerate() {
+        match apply_one(tx, operation)? {
+            Ok(answer) => answers.push(answer),
+            Err(error) => return Ok(Err(Rejected { index: Some(index), error })),
+        }
+    }
+    Ok(Ok(answers))
+}
+
+fn apply_one(tx: &mut Tx<'_, '_>, operation: &Operation) -> Sql<Result<Applied>> {
+    Ok(match operation {
+        // To be claimed by whoever comes: what may yet be undone is handed to nobody.
+        Operation::Enqueue(task) => admission::enqueue(tx, task, None)?.map(Applied::Enqueued),
+        Operation::Publish(event) => Ok(Applied::Published(streams::publish(tx, event)?)),
+        Operation::Notify(channel) => {
+            listening::notify(tx, channel)?;
+            Ok(Applied::Notified)
+        }
+        Operation::SaveOffset(save) => Ok(Applied::OffsetSaved(streams::save_offset(tx, save)?)),
+        Operation::CompareAndSet(change) => {
+            records::compare_and_set(tx, change)?.map(Applied::Recorded)
+        }
+        Operation::Cancel(task) => holding::cancel(tx, task)?.map(Applied::Cancelled),
+        Operation::Resolve(resolution) => holding::resolve(tx, resolution)?.map(Applied::Resolved),
+    })
+}

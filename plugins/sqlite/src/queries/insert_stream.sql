@@ -1,0 +1,1 @@
+INSERT INTO streams (name) VALUES (?1) RETURNING stream;

@@ -1,0 +1,1 @@
+SELECT generation, owner, expires_at FROM locks WHERE name = ?1;

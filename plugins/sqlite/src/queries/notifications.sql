@@ -1,0 +1,1 @@
+SELECT channel FROM notifications WHERE number > ?1 ORDER BY number;

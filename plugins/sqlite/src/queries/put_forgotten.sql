@@ -1,0 +1,1 @@
+UPDATE state SET forgotten = max(forgotten, ?1) WHERE one = 1;

@@ -1,0 +1,1 @@
+UPDATE streams SET last = ?2 WHERE stream = ?1;

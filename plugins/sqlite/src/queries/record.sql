@@ -1,0 +1,1 @@
+SELECT record, revision, made FROM records WHERE space = ?1 AND key = ?2;

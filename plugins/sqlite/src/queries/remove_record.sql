@@ -1,0 +1,1 @@
+UPDATE records SET made = NULL, value = NULL WHERE record = ?1;

@@ -1,0 +1,1 @@
+SELECT offset FROM offsets WHERE stream = ?1 AND consumer = ?2;

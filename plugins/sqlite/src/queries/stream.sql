@@ -1,0 +1,1 @@
+SELECT stream, last FROM streams WHERE name = ?1;
