@@ -3,9 +3,14 @@
 use crate::errors::{Failure, Operation};
 use rdq_proto::{
     CONTRACT_VERSION,
-    v1::{self, queue_service_client::QueueServiceClient, task_service_client::TaskServiceClient},
+    v1::{
+        self, lock_service_client::LockServiceClient, queue_service_client::QueueServiceClient,
+        record_service_client::RecordServiceClient, signal_service_client::SignalServiceClient,
+        stream_service_client::StreamServiceClient, task_service_client::TaskServiceClient,
+        transaction_service_client::TransactionServiceClient,
+    },
 };
-use rdq_spi::{Capabilities, Durability, Result, StorageError};
+use rdq_spi::{Capabilities, Durability, Faculties, Result, StorageError};
 use std::time::Duration;
 use tonic::{
     Request, Response, Status,
@@ -30,22 +35,40 @@ const ANSWER_BYTES_MAX: usize = 8 << 20;
 pub(crate) struct Client {
     pub(crate) tasks: TaskServiceClient<Channel>,
     pub(crate) queues: QueueServiceClient<Channel>,
+    pub(crate) signals: SignalServiceClient<Channel>,
+    pub(crate) streams: StreamServiceClient<Channel>,
+    pub(crate) locks: LockServiceClient<Channel>,
+    pub(crate) records: RecordServiceClient<Channel>,
+    pub(crate) transactions: TransactionServiceClient<Channel>,
 }
 
 impl Client {
+    fn new(channel: &Channel) -> Self {
+        macro_rules! client {
+            ($client:ident) => {
+                $client::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX)
+            };
+        }
+        Self {
+            tasks: client!(TaskServiceClient),
+            queues: client!(QueueServiceClient),
+            signals: client!(SignalServiceClient),
+            streams: client!(StreamServiceClient),
+            locks: client!(LockServiceClient),
+            records: client!(RecordServiceClient),
+            transactions: client!(TransactionServiceClient),
+        }
+    }
+
     /// Connects, and asks what the server offers.
-    pub(crate) async fn connect(url: &str) -> Result<(Self, Capabilities)> {
-        let channel = endpoint(url)?.connect_lazy();
-        let tasks =
-            TaskServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
-        let queues = QueueServiceClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX);
-        let client = Self { tasks, queues };
+    pub(crate) async fn connect(url: &str) -> Result<(Self, Capabilities, Faculties)> {
+        let client = Self::new(&endpoint(url)?.connect_lazy());
         let mut tasks = client.tasks.clone();
         let asked = request(v1::GetCapabilitiesRequest {});
         let offer = answer(async move { tasks.get_capabilities(asked).await }).await;
         let offer = offer.map_err(|failure| failure.error(CONNECT, None))?;
         check_version(&offer.contract_version)?;
-        Ok((client, capabilities(&offer)))
+        Ok((client, capabilities(&offer), faculties(&offer)))
     }
 }
 
@@ -95,6 +118,18 @@ fn capabilities(offer: &v1::GetCapabilitiesResponse) -> Capabilities {
         waiting_claims: false,
         filter_pushdown: has("filter_pushdown"),
         batch_enqueue: has("batch_enqueue"),
+    }
+}
+
+fn faculties(offer: &v1::GetCapabilitiesResponse) -> Faculties {
+    let has = |name: &str| offer.capabilities.iter().any(|each| each == name);
+    Faculties {
+        signals: has("signals"),
+        streams: has("streams"),
+        locks: has("locks"),
+        records: has("records"),
+        transactions: has("transactions"),
+        interactive: has("interactive_transactions"),
     }
 }
 

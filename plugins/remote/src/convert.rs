@@ -1,6 +1,7 @@
 //! Domain types to messages of the contract, and back. It checks shape, and judges nothing.
 
 mod claims;
+mod coordination;
 mod lists;
 mod queues;
 mod tasks;
@@ -9,7 +10,11 @@ pub(crate) use claims::{
     cancelled, claim, claim_request, extend_request, extended, live_claim, live_claims_request,
     release, resolution, resolved,
 };
-pub(crate) use lists::{dlq_list_request, list_request, pace, selector, stats};
+pub(crate) use coordination::{
+    Change, applied, caller_only, change, events, held_lock, operation, publish_request,
+    read_request, record, release_request, renew_request, save_offset_request, try_lock_request,
+};
+pub(crate) use lists::{dlq_list_request, list_request, pace, page_token, selector, stats};
 pub(crate) use queues::{config_on_wire, queue_record};
 pub(crate) use tasks::{admission, new_task, task};
 

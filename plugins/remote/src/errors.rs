@@ -2,12 +2,15 @@
 
 use rdq_proto::{
     ERROR_DOMAIN,
-    v1::{ErrorReason, ItemError},
+    v1::{ErrorReason, ItemError, TransactError},
 };
 use rdq_spi::{QueueName, RecordName, StaleDetail, StorageError, TaskId};
 use std::{collections::HashMap, error::Error, fmt};
 use tonic::{Code, ConnectError, Status};
 use tonic_types::StatusExt as _;
+
+/// The metadata that names an operation of a transaction.
+const OPERATION_INDEX: &str = "operation_index";
 
 /// An operation of the storage contract.
 #[derive(Debug, Clone, Copy)]
@@ -71,6 +74,17 @@ impl From<Status> for Failure {
     }
 }
 
+impl From<TransactError> for Failure {
+    fn from(error: TransactError) -> Self {
+        let TransactError { error, operation_index } = error;
+        let mut failure = error.map_or_else(Self::unanswered, Self::from);
+        if let Some(index) = operation_index {
+            failure.metadata.insert(OPERATION_INDEX.to_owned(), index.to_string());
+        }
+        failure
+    }
+}
+
 impl From<ItemError> for Failure {
     fn from(error: ItemError) -> Self {
         Self {
@@ -102,6 +116,25 @@ impl Failure {
             code: Code::Unknown,
             ..Self::timed_out()
         }
+    }
+
+    /// The transaction ended before its time.
+    pub(crate) fn rolled_back() -> Self {
+        Self {
+            message: "the transaction is over".to_owned(),
+            code: Code::Aborted,
+            ..Self::timed_out()
+        }
+    }
+
+    /// Which operation of a transaction it is about.
+    pub(crate) fn operation_index(&self) -> Option<usize> {
+        self.metadata.get(OPERATION_INDEX)?.parse().ok()
+    }
+
+    /// Whether the server has no such thing.
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.reason == Some(ErrorReason::NotFound)
     }
 
     /// The storage error that it stands for; `task` is what it is about, where the answer does not

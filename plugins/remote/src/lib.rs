@@ -1,13 +1,16 @@
 #![doc = include_str!("../README.md")]
 //!
-//! It decides nothing, retries nothing but a subscription to hints, and caches nothing.
+//! It decides nothing, retries nothing but a subscription to hints or wakes, and caches nothing.
 
 mod storage; // start here
+mod coordination;
+mod transactions;
 mod client;
 mod batches;
 mod claims;
 mod pages;
 mod hints;
+mod wakes;
 mod convert;
 mod errors;
 

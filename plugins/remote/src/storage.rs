@@ -14,9 +14,10 @@ use prost::Message as _;
 use rdq_proto::v1;
 use rdq_spi::{
     Admission, Age, Cancelled, Capabilities, ClaimParams, ClaimRef, Claimed, DlqListParams,
-    DueHints, ExtendParams, Extended, ListParams, NewTask, Page, PurgeParams, QueueConfig,
-    QueueName, QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result, Step, Storage,
-    StorageError, SweepParams, Swept, Task, TaskId,
+    DueHints, ExtendParams, Extended, Faculties, ListParams, Locks, NewTask, Page, PurgeParams,
+    QueueConfig, QueueName, QueueRecord, QueueStats, Records, RedriveParams, Resolution, Resolved,
+    Result, Signals, Step, Storage, StorageError, Streams, SweepParams, Swept, Task, TaskId,
+    Transactions,
 };
 use std::time::Duration;
 use tokio::sync::watch;
@@ -31,6 +32,7 @@ const PING_QUEUE: &str = "ping";
 pub struct RemoteStorage {
     client: Client,
     capabilities: Capabilities,
+    faculties: Faculties,
     closed: watch::Sender<bool>,
 }
 
@@ -38,13 +40,23 @@ impl RemoteStorage {
     /// Connects to the server at `http://HOST:PORT`. One that does not answer is `Unavailable`; one
     /// that speaks another major version of the contract, and a URL of another kind, is `Refused`.
     pub async fn connect(url: &str) -> Result<Self> {
-        let (client, capabilities) = Client::connect(url).await?;
-        Ok(Self { client, capabilities, closed: watch::Sender::new(false) })
+        let (client, capabilities, faculties) = Client::connect(url).await?;
+        Ok(Self { client, capabilities, faculties, closed: watch::Sender::new(false) })
     }
 
     /// The connection, unless the handle is closed.
-    fn client(&self) -> Result<Client> {
+    pub(crate) fn client(&self) -> Result<Client> {
         if *self.closed.borrow() { Err(StorageError::Closed) } else { Ok(self.client.clone()) }
+    }
+
+    /// Which faculties the server has.
+    pub(crate) fn faculties(&self) -> Faculties {
+        self.faculties
+    }
+
+    /// Turns true when the handle is closed.
+    pub(crate) fn closed(&self) -> &watch::Sender<bool> {
+        &self.closed
     }
 
     async fn list_all_queues(
@@ -338,6 +350,26 @@ impl Storage for RemoteStorage {
             answer(async move { client.queues.delete_queue(request(asked)).await }).await;
         let response = response.map_err(|failure| failure.error(delete_queue, None))?;
         Ok(response.existed)
+    }
+
+    fn signals(&self) -> Option<&dyn Signals> {
+        self.faculties.signals.then_some(self)
+    }
+
+    fn streams(&self) -> Option<&dyn Streams> {
+        self.faculties.streams.then_some(self)
+    }
+
+    fn locks(&self) -> Option<&dyn Locks> {
+        self.faculties.locks.then_some(self)
+    }
+
+    fn records(&self) -> Option<&dyn Records> {
+        self.faculties.records.then_some(self)
+    }
+
+    fn transactions(&self) -> Option<&dyn Transactions> {
+        self.faculties.transactions.then_some(self)
     }
 
     async fn wait_due(&self, queues: Vec<QueueName>) -> Result<DueHints> {

@@ -3,7 +3,7 @@
 use rdq_compliance::{Fixture, Random, check, check_unless};
 use rdq_daemon::{ServeArgs, Server};
 use rdq_remote::RemoteStorage;
-use rdq_spi::{Capabilities, Durability, Storage};
+use rdq_spi::{Capabilities, Durability, Faculties, Storage};
 use rdq_test_servers::{
     mongodb::{self, MongoServer},
     postgres::{self, PostgresServer},
@@ -67,6 +67,7 @@ struct MemoryBehind(Served);
 
 impl Fixture for MemoryBehind {
     const CAPABILITIES: Capabilities = MEMORY;
+    const FACULTIES: Faculties = Faculties::ALL;
     const THROUGH_ENGINE: bool = true;
 
     async fn create() -> Self {

@@ -39,7 +39,7 @@ async fn names_outside_the_grammar_are_refused_with_their_reason() {
         let config = Some(v1::QueueConfig::default());
         let put = v1::PutQueueRequest { name: name.into(), config };
         assert_eq!(reason(&served.queues.put_queue(put).await.unwrap_err()), expected);
-        let stats = v1::StatsRequest { queues: vec![name.into()] };
+        let stats = v1::StatsRequest { queues: vec![name.into()], outboxes: vec![] };
         assert_eq!(reason(&served.tasks.stats(stats).await.unwrap_err()), expected);
         let list = v1::ListRequest { queue: name.into(), ..Default::default() };
         assert_eq!(reason(&served.tasks.list(list).await.unwrap_err()), expected);
@@ -54,7 +54,7 @@ async fn names_outside_the_grammar_are_refused_with_their_reason() {
         };
         assert_eq!(reason(&served.tasks.claim_due(claim).await.unwrap_err()), expected);
     }
-    let get = served.tasks.get(v1::GetRequest { id: "t".into() }).await;
+    let get = served.tasks.get(v1::GetRequest { id: "t".into(), outbox: None }).await;
     assert_eq!(reason(&get.unwrap_err()), "NOT_FOUND", "nothing was stored");
 }
 
@@ -122,7 +122,7 @@ async fn values_of_a_task_outside_their_range_are_refused_by_field() {
         assert_eq!(reason(&status), "INVALID_ARGUMENT", "{field}: {status:?}");
         assert_eq!(metadata(&status, "field"), field, "{status:?}");
     }
-    let get = served.tasks.get(v1::GetRequest { id: "t".into() }).await;
+    let get = served.tasks.get(v1::GetRequest { id: "t".into(), outbox: None }).await;
     assert_eq!(reason(&get.unwrap_err()), "NOT_FOUND", "nothing was stored");
 }
 
@@ -369,7 +369,7 @@ async fn nobody_purges_a_queue_by_leaving_a_field_out() {
         ids((0..1_001).map(|n| n.to_string()).collect()),
     ] {
         let request =
-            v1::PurgeRequest { queue: "q".into(), selector: selector.clone(), dry_run: false };
+            v1::PurgeRequest { queue: "q".into(), selector: selector.clone(), ..Default::default() };
         let status = served.tasks.purge(request).await.unwrap_err();
         assert_eq!(reason(&status), "INVALID_ARGUMENT", "{selector:?}");
         let request = v1::RedriveRequest { queue: "q".into(), selector, ..Default::default() };

@@ -38,7 +38,7 @@ pub(crate) fn dlq_list_request(
     })
 }
 
-fn page_token(position: Option<&Position>) -> Result<String> {
+pub(crate) fn page_token(position: Option<&Position>) -> Result<String> {
     let Some(Position(token)) = position else { return Ok(String::new()) };
     match std::str::from_utf8(token) {
         // An empty token would be the first page.
