@@ -185,30 +185,32 @@ scenario('other_contract_version', async (scene) => {
   }
 })
 
-scenario(
-  'a stop with nothing held does not wait for a server that is out of reach',
-  async (scene) => {
-    const proxy = await scene.proxy()
-    const worked = new Gate()
-    const worker = scene.work(
-      {
-        graceMs: 3_600_000,
-        handlers: {
-          h: () => {
-            worked.open()
-          },
+scenario('a stop with nothing held does not wait for a server out of reach', async (scene) => {
+  const proxy = await scene.proxy()
+  const started = new Gate()
+  const ended = new Gate()
+  const worker = scene.work(
+    {
+      graceMs: 3_600_000,
+      handlers: {
+        h: async (_claim, signal) => {
+          started.open()
+          await aborted(signal)
+          ended.open()
         },
       },
-      scene.connect(proxy.address),
-    )
-    const { id } = await scene.client.enqueue({ queue: QUEUE, handlerRef: 'h' })
-    await worked.opened
-    await scene.finished(id)
-    proxy.goSilent()
+    },
+    scene.connect(proxy.address),
+  )
+  const { id } = await scene.client.enqueue({ queue: QUEUE, handlerRef: 'h' })
+  await started.opened
+  // Of a task that is cancelled there is no outcome whose answer could be lost.
+  await scene.client.cancel(id)
+  await ended.opened
+  proxy.goSilent()
 
-    await worker.stop() // the test's own timeout is far below the grace
-  },
-)
+  await worker.stop() // the test's own timeout is far below the grace
+})
 
 /** A server that ends while handlers run and tasks wait, and comes back: every task ends once. */
 async function worksThrough(scene: Scene, endServer: () => Promise<void>): Promise<void> {

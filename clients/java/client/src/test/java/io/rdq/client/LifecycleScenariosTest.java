@@ -194,13 +194,29 @@ class LifecycleScenariosTest extends Scenario {
   @Test
   void aWorkerWithNothingToWaitForStopsWithoutItsServer() {
     TcpProxy proxy = open(new TcpProxy(server.port()));
+    CountDownLatch started = new CountDownLatch(1);
+    CountDownLatch stopped = new CountDownLatch(1);
     Worker worker =
         connect(proxy.address())
             .worker(QUEUE)
             .grace(Duration.ofHours(1))
-            .handler("echo", Claim::payload)
+            .handler(
+                "waits",
+                claim -> {
+                  started.countDown();
+                  try {
+                    blockUntilStopped();
+                  } finally {
+                    stopped.countDown();
+                  }
+                  return "";
+                })
             .start();
-    await(enqueue("echo"), TaskStatus.SUCCEEDED);
+    String id = enqueue("waits");
+    await(started);
+    // Of a task that is cancelled there is no outcome whose answer could be lost.
+    operator.cancel(id);
+    await(stopped);
     proxy.holdUp(true);
     proxy.holdDown(true);
 
