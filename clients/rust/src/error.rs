@@ -140,6 +140,14 @@ errors! {
     PermissionDenied,
     /// The call's deadline passed.
     DeadlineExceeded,
+    /// The record is at another revision than the call expects, or does not exist. Nothing changed.
+    CasConflict,
+    /// A schedule's spec or time zone is not one, or never comes.
+    InvalidSpec,
+    /// No such message of an outbox.
+    OutboxMissing,
+    /// The message is not claimed by that worker with that generation. Nothing changed.
+    OutboxClaimMismatch,
 }
 
 impl Error {
