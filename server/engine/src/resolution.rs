@@ -289,6 +289,7 @@ mod tests {
             token: context.encode(),
             action: Action::Fail { attempt, judgement },
             decided_fail: false,
+            strict: false,
         };
         decide(snapshot, request).unwrap().resolution.outcome
     }

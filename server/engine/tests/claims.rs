@@ -90,7 +90,7 @@ async fn a_task_whose_attempts_are_spent_is_dead_lettered_and_never_handed_out()
         let claimed = claim_one(engine).await;
 
         assert_eq!(claimed.task.id, id("good"));
-        let poison = engine.get(id("poison")).await.unwrap();
+        let poison = engine.get(id("poison"), None).await.unwrap();
         assert_eq!(poison.status, TaskStatus::Dead);
         let last = poison.attempts.last().unwrap();
         assert_eq!(last.outcome, Some(AttemptOutcome::PermanentFailure));
@@ -122,7 +122,7 @@ async fn a_task_past_its_time_is_dead_lettered_and_never_handed_out() {
         enqueue(engine, rdq_spi::NewTask { expires: Some(Moment::In(secs(1))), ..task("t") }).await;
         sleep(secs(1)).await;
         assert!(claim(engine, 1).await.is_empty());
-        let task = engine.get(id("t")).await.unwrap();
+        let task = engine.get(id("t"), None).await.unwrap();
         assert_eq!(task.status, TaskStatus::Dead);
         let error = task.attempts.last().unwrap().error.as_ref().unwrap();
         assert_eq!(error.error_type, "rdq.Expired");
@@ -270,7 +270,7 @@ async fn a_heartbeat_keeps_the_claim_but_not_beyond_the_timeout() {
             let beat = ExtendRequest { lease: Some(lease), ..beat.clone() };
             assert_eq!(engine.extend(beat).await.is_ok(), ok, "{lease:?}");
         }
-        assert_eq!(engine.get(id("t")).await.unwrap().progress, "half");
+        assert_eq!(engine.get(id("t"), None).await.unwrap().progress, "half");
     }
 }
 
@@ -299,7 +299,7 @@ async fn a_queue_that_keeps_nothing_forgets_a_task_that_succeeds() {
         enqueue(&scene.engine, task("t")).await;
         let claimed = claim_one(&scene.engine).await;
         resolve(&scene.engine, complete(&claimed)).await;
-        assert!(scene.engine.get(id("t")).await.is_err());
+        assert!(scene.engine.get(id("t"), None).await.is_err());
     }
 }
 

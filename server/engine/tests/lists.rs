@@ -166,7 +166,7 @@ async fn redrives_and_purges_act_on_their_selection_in_steps() {
         assert_eq!(counts(&scene).await, (802, 0, 1_598));
         let nothing = counted(engine.redrive(redrive(Selection::Filter(odd())))).await;
         assert_eq!(nothing.last(), Some(&0), "at least one item");
-        let task = engine.get(id("dead-0")).await.unwrap();
+        let task = engine.get(id("dead-0"), None).await.unwrap();
         assert_eq!((task.attempt_count, task.redrive_count, task.attempts.len()), (0, 1, 1));
         let even = DlqFilter { error_type: Some("even".into()), ..DlqFilter::default() };
         let purge = PurgeRequest {

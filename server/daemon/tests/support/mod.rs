@@ -84,7 +84,8 @@ impl Served {
     }
 
     pub(crate) async fn get(&mut self, id: &str) -> v1::Task {
-        let response = self.tasks.get(v1::GetRequest { id: id.into(), outbox: None }).await.expect("a task");
+        let response =
+            self.tasks.get(v1::GetRequest { id: id.into(), outbox: None }).await.expect("a task");
         decoded(&response.into_inner().task)
     }
 }
