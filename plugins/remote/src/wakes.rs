@@ -107,9 +107,10 @@ impl Watch {
             let said = match source {
                 Source::Channel(wakes) => {
                     let said = tokio::time::timeout(SILENCE_MAX, wakes.message()).await;
-                    said.ok().and_then(Result::ok).flatten().map(|it| {
-                        (!it.channel.is_empty(), it.reconnected, None)
-                    })
+                    said.ok()
+                        .and_then(Result::ok)
+                        .flatten()
+                        .map(|it| (!it.channel.is_empty(), it.reconnected, None))
                 }
                 Source::Stream(events) => {
                     let said = tokio::time::timeout(SILENCE_MAX, events.message()).await;

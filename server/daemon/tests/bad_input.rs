@@ -368,8 +368,11 @@ async fn nobody_purges_a_queue_by_leaving_a_field_out() {
         ids(vec![String::new()]),
         ids((0..1_001).map(|n| n.to_string()).collect()),
     ] {
-        let request =
-            v1::PurgeRequest { queue: "q".into(), selector: selector.clone(), ..Default::default() };
+        let request = v1::PurgeRequest {
+            queue: "q".into(),
+            selector: selector.clone(),
+            ..Default::default()
+        };
         let status = served.tasks.purge(request).await.unwrap_err();
         assert_eq!(reason(&status), "INVALID_ARGUMENT", "{selector:?}");
         let request = v1::RedriveRequest { queue: "q".into(), selector, ..Default::default() };

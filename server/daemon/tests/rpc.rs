@@ -321,8 +321,11 @@ async fn dead_letters_are_listed_redriven_and_purged() {
         let counts: Vec<_> = served.tasks.purge(purge).await.unwrap().into_inner().collect().await;
         let last = counts.last().unwrap().as_ref().unwrap();
         assert_eq!((last.count, last.done), (2, true), "dry_run {dry_run}");
-        let stats =
-            served.tasks.stats(v1::StatsRequest { queues: vec!["q".into()], outboxes: vec![] }).await.unwrap();
+        let stats = served
+            .tasks
+            .stats(v1::StatsRequest { queues: vec!["q".into()], outboxes: vec![] })
+            .await
+            .unwrap();
         assert_eq!(stats.into_inner().queues[0].dlq_depth, left, "dry_run {dry_run}");
     }
 }
@@ -333,7 +336,13 @@ async fn stats_count_and_an_unknown_queue_has_zeroes() {
     served.enqueue(&task("ready", "q")).await.unwrap();
     served.enqueue(&v1::Task { delay: Some(seconds(3_600)), ..task("later", "q") }).await.unwrap();
     let queues = vec!["q".into(), "unknown".into(), "q".into()];
-    let stats = served.tasks.stats(v1::StatsRequest { queues, outboxes: vec![] }).await.unwrap().into_inner().queues;
+    let stats = served
+        .tasks
+        .stats(v1::StatsRequest { queues, outboxes: vec![] })
+        .await
+        .unwrap()
+        .into_inner()
+        .queues;
     assert_eq!(stats.len(), 2);
     assert_eq!((stats[0].pending, stats[0].ready, stats[0].delayed), (2, 1, 1));
     assert!(stats[0].oldest_pending_age.is_some());
@@ -356,7 +365,8 @@ async fn retention_and_expiry_act_on_demand() {
     let request = v1::PurgeSucceededRequest { queue: "q".into(), older_than };
     let purged = served.tasks.purge_succeeded(request).await.unwrap().into_inner();
     assert_eq!((purged.purged, purged.more), (1, false));
-    let get = served.tasks.get(v1::GetRequest { id: "done".into(), outbox: None }).await.unwrap_err();
+    let get =
+        served.tasks.get(v1::GetRequest { id: "done".into(), outbox: None }).await.unwrap_err();
     assert_eq!(reason(&get), "NOT_FOUND");
 
     served.enqueue(&v1::Task { expires_in: Some(seconds(-1)), ..task("old", "q") }).await.unwrap();
@@ -554,7 +564,11 @@ async fn a_subscription_begins_at_once_and_holds_no_more_than_it_may() {
     while claims.len() < 2 {
         claims.extend(stream.message().await.unwrap().unwrap().tasks);
     }
-    let stats = served.tasks.stats(v1::StatsRequest { queues: vec!["q".into()], outboxes: vec![] }).await.unwrap();
+    let stats = served
+        .tasks
+        .stats(v1::StatsRequest { queues: vec!["q".into()], outboxes: vec![] })
+        .await
+        .unwrap();
     assert_eq!(stats.into_inner().queues[0].in_flight, 2);
     for done in 0..5 {
         let claim = claims.remove(0);

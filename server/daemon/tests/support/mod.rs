@@ -64,6 +64,10 @@ pub(crate) fn seconds(seconds: i64) -> prost_types::Duration {
     prost_types::Duration { seconds, nanos: 0 }
 }
 
+pub(crate) fn millis(millis: i32) -> prost_types::Duration {
+    prost_types::Duration { seconds: 0, nanos: millis * 1_000_000 }
+}
+
 impl Served {
     pub(crate) async fn enqueue(&mut self, task: &v1::Task) -> Result<v1::EnqueueResponse, Status> {
         let request = v1::EnqueueRequest { task: encoded(task) };
@@ -84,7 +88,8 @@ impl Served {
     }
 
     pub(crate) async fn get(&mut self, id: &str) -> v1::Task {
-        let response = self.tasks.get(v1::GetRequest { id: id.into(), outbox: None }).await.expect("a task");
+        let response =
+            self.tasks.get(v1::GetRequest { id: id.into(), outbox: None }).await.expect("a task");
         decoded(&response.into_inner().task)
     }
 }
