@@ -63,10 +63,10 @@ func (w *Worker) dispatchOnce(ctx context.Context) bool {
 	w.checkDrained()
 	for w.beginResolveAlone(ctx) {
 	}
-	if s := w.work.session; s != nil {
+	if s := w.work.workStream; s != nil {
 		message, isLast := w.compose(s, now)
 		if isLast {
-			w.work.session = nil
+			w.work.workStream = nil
 		}
 		w.mu.Unlock()
 		return s.send(message, isLast)
@@ -114,7 +114,7 @@ func (d *delivery) wantsBeats() bool {
 }
 
 // compose makes the next message for a stream, nil if there is nothing to say, and reports whether it is the last.
-func (w *Worker) compose(s *session, now time.Time) (message *rdqv1.WorkRequest, isLast bool) {
+func (w *Worker) compose(s *workStream, now time.Time) (message *rdqv1.WorkRequest, isLast bool) {
 	message = &rdqv1.WorkRequest{}
 	isLast = w.work.draining
 	isEmpty := true
@@ -409,7 +409,7 @@ func (w *Worker) outcomeAnswered(c *carrier, seq int64, result *rdqv1.ResolveRes
 	}
 	refusal := itemError(result.GetError())
 	switch {
-	case repeatable(refusal) || refusal.Code == codes.DeadlineExceeded:
+	case result.GetError() == nil, repeatable(refusal), refusal.Code == codes.DeadlineExceeded:
 		o.failures++
 		o.notBefore = time.Now().Add(callBackoff.wait(o.failures))
 		w.due(o.notBefore)

@@ -76,6 +76,10 @@ const (
 	ErrDeadlineExceeded Reason = "DEADLINE_EXCEEDED"
 )
 
+// ErrOtherContractVersion is the one reason that a server never sends: its contract has another major version than
+// [ContractVersion], and a worker does not work with it. The metadata's "client_version" and "server_version" are the two.
+const ErrOtherContractVersion Reason = "OTHER_CONTRACT_VERSION"
+
 // Error returns the reason in lower case, as a sentinel's text.
 func (r Reason) Error() string {
 	return "rdq: " + strings.ToLower(strings.ReplaceAll(string(r), "_", " "))
@@ -227,7 +231,10 @@ func itemError(item *rdqv1.ItemError) *Error {
 
 // malformed is the error for an answer that breaks the contract.
 func malformed(what string) *Error {
-	return &Error{Code: codes.Internal, Message: "the server's answer has " + what, Metadata: map[string]string{}}
+	return &Error{
+		Code: codes.Internal, Message: "the server's answer has " + what,
+		Metadata: map[string]string{outcomeUnknownKey: "true"},
+	}
 }
 
 // invalid is the error for an argument that cannot even be sent.

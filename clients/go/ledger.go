@@ -16,8 +16,9 @@ import (
 type ledger struct {
 	started   bool
 	draining  bool
-	receiving bool // the receiving loop has not ended
-	closed    bool // Worker.drained is closed
+	receiving bool  // the receiving loop has not ended
+	closed    bool  // Worker.drained is closed
+	failure   error // why the worker cannot work
 
 	// Each claim is in the ledger from its arrival until its outcome is answered, or it is lost, and its handler has
 	// returned. They are as many as the places taken, of Worker.concurrency.
@@ -35,7 +36,7 @@ type ledger struct {
 	// nextDue is when the next heartbeat, or an outcome that was put off, is due, or sooner; zero if none.
 	nextDue time.Time
 
-	session       *session         // the Work stream that takes messages, nil if there is none
+	workStream    *workStream      // the one that takes messages, nil if there is none
 	leave         func()           // ends a stream that has no other way to be left, nil if there is none
 	abort         func()           // ends the stream that was opened last, nil if there was none
 	linger        *time.Timer      // calls abort, nil until a draining worker has nothing left

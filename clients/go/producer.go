@@ -101,14 +101,14 @@ func (c *Client) enqueueBatch(ctx context.Context, batch []*rdqv1.Task) ([]Enque
 		if err != nil {
 			return err
 		}
-		if len(response.GetResults()) != len(tasks) {
-			return malformed(fmt.Sprintf("%d results for %d tasks", len(response.GetResults()), len(tasks)))
-		}
 		isWhole = false
 		var again []int
 		tasks = nil
-		for i, result := range response.GetResults() {
-			place := pending[i]
+		for i, place := range pending {
+			var result *rdqv1.EnqueueResult
+			if i < len(response.GetResults()) {
+				result = response.GetResults()[i]
+			}
 			admission, refusal := enqueued(result)
 			if refusal == nil {
 				results[place] = EnqueueResult{Admission: admission}
@@ -147,7 +147,7 @@ func enqueued(result *rdqv1.EnqueueResult) (Admission, *Error) {
 	case result.GetError() != nil:
 		return Admission{}, itemError(result.GetError())
 	default:
-		return Admission{}, malformed("a result without an outcome")
+		return Admission{}, malformed("no result for this task")
 	}
 }
 

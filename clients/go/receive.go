@@ -16,9 +16,9 @@ import (
 // silenceMax ends a stream that carries nothing: the server sends something every 15 seconds.
 const silenceMax = 40 * time.Second
 
-// A session is one Work stream. What it holds is under Worker.mu, but for the stream, on which the dispatcher alone
+// A workStream is one Work stream. What it holds is under Worker.mu, but for the stream, on which the dispatcher alone
 // sends.
-type session struct {
+type workStream struct {
 	stream    grpc.BidiStreamingClient[rdqv1.WorkRequest, rdqv1.WorkResponse]
 	end       context.CancelCauseFunc
 	carrier   *carrier
@@ -29,7 +29,7 @@ type session struct {
 
 // send sends a message, if there is one, and closes the sending side after the last. It reports whether there may be
 // more to send.
-func (s *session) send(message *rdqv1.WorkRequest, isLast bool) bool {
+func (s *workStream) send(message *rdqv1.WorkRequest, isLast bool) bool {
 	if message != nil {
 		// A stream that has ended says why to its receiver.
 		if s.stream.Send(message) != nil {
@@ -55,13 +55,25 @@ func (w *Worker) receive(ctx context.Context) {
 		w.wake()
 	}()
 	claimDue := w.options.Receive == ReceiveClaimDue
+	isKnown := false // which contract the server speaks
 	for failures := 0; !w.isDraining(); {
 		open := w.openWork
 		if claimDue {
 			open = w.openClaimDue
 		}
-		received, err := open(ctx)
+		var received bool
+		var err error
+		if !isKnown {
+			isKnown, err = w.askContract(ctx)
+		}
+		if err == nil {
+			received, err = open(ctx)
+		}
 		if w.isDraining() {
+			return
+		}
+		if errors.Is(err, ErrOtherContractVersion) {
+			w.giveUp(err)
 			return
 		}
 		if !claimDue && w.options.Receive == ReceiveAuto && FromError(err).Code == codes.Unimplemented {
@@ -74,7 +86,7 @@ func (w *Worker) receive(ctx context.Context) {
 		}
 		failures++
 		wait := max(connectBackoff.wait(failures), FromError(err).RetryAfter)
-		w.log.Warn("rdq: a stream of claims ended, connecting again", "worker_id", w.ID(), "error", err, "wait", wait)
+		w.log.Warn("rdq: no stream of claims, connecting again", "worker_id", w.ID(), "error", err, "wait", wait)
 		select {
 		case <-time.After(wait):
 		case <-w.stop:
@@ -82,6 +94,15 @@ func (w *Worker) receive(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// giveUp makes Run return an error.
+func (w *Worker) giveUp(err error) {
+	w.log.Error("rdq: the worker cannot work with this server", "worker_id", w.ID(), "error", err)
+	w.mu.Lock()
+	w.work.failure = err
+	w.mu.Unlock()
+	w.stopOnce.Do(func() { close(w.stop) })
 }
 
 func (w *Worker) isDraining() bool {
@@ -111,15 +132,15 @@ func (w *Worker) openWork(ctx context.Context) (received bool, err error) {
 	if err != nil {
 		return false, ended(streaming, err)
 	}
-	s := &session{stream: stream, end: end, carrier: newCarrier()}
+	s := &workStream{stream: stream, end: end, carrier: newCarrier()}
 	w.mu.Lock()
-	w.work.session = s
+	w.work.workStream = s
 	w.mu.Unlock()
 	w.wake()
 	defer func() {
 		w.mu.Lock()
-		if w.work.session == s {
-			w.work.session = nil
+		if w.work.workStream == s {
+			w.work.workStream = nil
 		}
 		w.abandon(s.carrier, time.Now(), false, FromError(err))
 		w.mu.Unlock()
@@ -141,7 +162,7 @@ func (w *Worker) openWork(ctx context.Context) (received bool, err error) {
 }
 
 // took takes a message of a Work stream in.
-func (w *Worker) took(ctx context.Context, s *session, message *rdqv1.WorkResponse, now time.Time) {
+func (w *Worker) took(ctx context.Context, s *workStream, message *rdqv1.WorkResponse, now time.Time) {
 	for _, ack := range message.GetHeartbeatAcks() {
 		w.beatAnswered(s.carrier, ack.GetSeq(), ack.GetResult(), now)
 	}

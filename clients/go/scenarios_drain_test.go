@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -168,11 +169,21 @@ func TestDrainOfAnIdleWorkerInABlackHole(t *testing.T) {
 	f := start(t)
 	between := startProxy(t, f.server.address())
 	client := newClient(t, between.address())
+	started, ended := make(chan bool, 1), make(chan bool, 1)
 	worker := f.workWith(client, rdq.WorkerOptions{Grace: limit}, func(worker *rdq.Worker) {
-		worker.Handle("h", func(context.Context, *rdq.Claim) ([]byte, error) { return nil, nil })
+		worker.Handle("h", func(ctx context.Context, _ *rdq.Claim) ([]byte, error) {
+			started <- true
+			<-ctx.Done()
+			ended <- true
+			return nil, nil
+		})
 	})
-	f.ends(f.enqueue(rdq.NewTask{}), rdq.StatusSucceeded)
-	f.until("the outcome is answered", func() bool { return f.stats("q").InFlight == 0 })
+	id := f.enqueue(rdq.NewTask{})
+	receive(f, "the handler starts", started)
+	// Of a task that is cancelled there is no outcome whose answer could be lost.
+	_, _, err := f.client.Cancel(f.ctx, id)
+	f.must(err)
+	receive(f, "the handler is stopped", ended)
 	between.hold(true, true)
 
 	stopped := make(chan error, 1)
@@ -184,6 +195,33 @@ func TestDrainOfAnIdleWorkerInABlackHole(t *testing.T) {
 		}
 	}
 	f.must(<-stopped)
+}
+
+func TestOtherContractVersion(t *testing.T) {
+	f := start(t)
+	capabilities, err := f.client.TaskService().GetCapabilities(f.ctx, &rdqv1.GetCapabilitiesRequest{})
+	f.must(err)
+	if capabilities.GetContractVersion() != rdq.ContractVersion {
+		t.Errorf("the server speaks %s, this client %s", capabilities.GetContractVersion(), rdq.ContractVersion)
+	}
+	foreign := startForeigner(t, "2.7")
+	client := newClient(t, foreign.address)
+	// A producer asks for nothing but what it wants.
+	if _, err := client.Enqueue(f.ctx, rdq.NewTask{Queue: "q", HandlerRef: "h"}); err == nil {
+		t.Error("a server without Enqueue admits a task")
+	}
+	worker := rdq.NewWorker(client, rdq.WorkerOptions{Queues: []string{"q"}})
+	worker.Handle("h", func(context.Context, *rdq.Claim) ([]byte, error) { return nil, nil })
+	err = worker.Run(f.ctx)
+	var refusal *rdq.Error
+	if !errors.Is(err, rdq.ErrOtherContractVersion) || !errors.As(err, &refusal) ||
+		refusal.Metadata["client_version"] != rdq.ContractVersion || refusal.Metadata["server_version"] != "2.7" ||
+		!strings.Contains(err.Error(), rdq.ContractVersion) || !strings.Contains(err.Error(), "2.7") {
+		t.Errorf("the worker ended by %v", err)
+	}
+	if got := foreign.called(); !slices.Equal(got, []string{"Enqueue", "GetCapabilities"}) {
+		t.Errorf("it called %v", got)
+	}
 }
 
 func TestServerDrains(t *testing.T) {

@@ -121,7 +121,8 @@ func (w *Worker) ID() string { return w.options.WorkerID }
 // ctx, not its end. Lost connections are made again for as long as that takes.
 //
 // Run returns nil when every outcome was answered. Else it returns, 5 seconds after the grace, an error that says what
-// is left; the tasks are due again when their leases end. A worker runs once.
+// is left; the tasks are due again when their leases end. It returns [ErrOtherContractVersion] without having claimed
+// anything if the server's contract has another major version. A worker runs once.
 func (w *Worker) Run(ctx context.Context) error {
 	if len(w.options.Queues) == 0 {
 		return errors.New("rdq: a worker needs a queue")
@@ -154,6 +155,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	err := w.drain()
 	end()
 	loops.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.work.failure != nil {
+		return w.work.failure
+	}
 	return err
 }
 

@@ -58,7 +58,7 @@ async fn work(client: &Client, count: usize) -> Result<f64, Box<dyn Error>> {
     let worker = worker.handler("nothing", handler).build()?.start();
     all_ran.notified().await;
     // Over when every outcome is acknowledged.
-    worker.stop().await;
+    worker.stop().await?;
     let seconds = started.get().ok_or("nothing ran")?.elapsed().as_secs_f64();
     let succeeded = client.stats([QUEUE]).await?[0].succeeded;
     if succeeded < count as u64 {

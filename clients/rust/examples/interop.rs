@@ -95,7 +95,7 @@ async fn work(options: &Options) -> Result<(), Box<dyn Error>> {
         Ok(())
     };
     let counted = tokio::time::timeout(WITHIN, counting).await;
-    let unanswered = worker.stop().await.unanswered;
+    let unanswered = worker.stop().await?.unanswered;
     counted.map_err(|_| "not all came in time")??;
     if unanswered > 0 {
         return Err(format!("{unanswered} outcomes were not answered").into());

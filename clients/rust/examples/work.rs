@@ -13,6 +13,6 @@ async fn main() -> Result<(), Error> {
     let server = std::env::var("RDQ_SERVER").unwrap_or("http://127.0.0.1:7420".into());
     let client = Client::connect(server).await?;
     let worker = Worker::builder(&client).queue("mail").handler("send", send).build()?;
-    worker.run_until(shutdown_signal()).await;
+    worker.run_until(shutdown_signal()).await?;
     Ok(())
 }

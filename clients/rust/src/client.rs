@@ -15,7 +15,7 @@ use rdq_proto::{
 use std::time::Duration;
 use tokio::time::Instant;
 use tonic::{
-    Code, Request, Response, Status,
+    Request, Response, Status,
     transport::{Channel, Endpoint},
 };
 
@@ -238,19 +238,18 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-fn check_version(theirs: &str) -> Result<(), Error> {
+pub(crate) fn check_version(theirs: &str) -> Result<(), Error> {
     let major = |version: &str| version.split('.').next().unwrap_or_default().to_owned();
     if major(theirs) == major(CONTRACT_VERSION) {
         return Ok(());
     }
-    let message =
-        format!("the server speaks version {theirs:?} of the contract, not {CONTRACT_VERSION}");
-    Err(Error::local(rdq_proto::v1::ErrorReason::Unsupported, Code::Unimplemented, message))
+    Err(Error::other_contract(theirs))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tonic::Code;
 
     #[tokio::test]
     async fn an_address_that_is_none_is_refused_without_being_shown() {
@@ -277,7 +276,9 @@ mod tests {
     fn another_major_version_is_refused() {
         assert!(check_version("1.0").is_ok() && check_version("1.7").is_ok());
         for theirs in ["2.0", "0.9", "", "11.0"] {
-            assert!(check_version(theirs).is_err(), "{theirs}");
+            let error = check_version(theirs).unwrap_err();
+            assert!(matches!(error, Error::OtherContractVersion(_)), "{error:?}");
+            assert_eq!(error.metadata("server_version"), Some(theirs));
         }
     }
 }

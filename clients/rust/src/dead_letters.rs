@@ -136,7 +136,7 @@ impl Client {
         let request = v1::PurgeRequest {
             queue: queue.into(),
             selector: Some(selector.into().wire()),
-            dry_run: false,
+            ..v1::PurgeRequest::default()
         };
         Purge { client: self.clone(), request }
     }

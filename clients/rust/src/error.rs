@@ -2,7 +2,7 @@
 //! in `retry`.
 
 use rdq_proto::{
-    ERROR_DOMAIN,
+    CONTRACT_VERSION, ERROR_DOMAIN,
     v1::{ErrorReason, ItemError},
 };
 use std::{collections::HashMap, error::Error as StdError, fmt, sync::Arc, time::Duration};
@@ -55,6 +55,11 @@ macro_rules! errors {
         #[non_exhaustive]
         pub enum Error {
             $($(#[$doc])+ #[error(transparent)] $name(Details),)+
+            /// The server's contract has another major version than this client's, so a worker does
+            /// not work with it. The one that no server sends; the metadata `client_version` and
+            /// `server_version` are the two.
+            #[error(transparent)]
+            OtherContractVersion(Details),
             /// A reason that this version does not know, or none: decide by [`Error::code`].
             #[error(transparent)]
             Other(Details),
@@ -70,13 +75,17 @@ macro_rules! errors {
 
             fn details(&self) -> &Details {
                 match self {
-                    $(Self::$name(details))|+ | Self::Other(details) => details,
+                    $(Self::$name(details))|+
+                    | Self::OtherContractVersion(details)
+                    | Self::Other(details) => details,
                 }
             }
 
             fn details_mut(&mut self) -> &mut Details {
                 match self {
-                    $(Self::$name(details))|+ | Self::Other(details) => details,
+                    $(Self::$name(details))|+
+                    | Self::OtherContractVersion(details)
+                    | Self::Other(details) => details,
                 }
             }
         }
@@ -131,6 +140,14 @@ errors! {
     PermissionDenied,
     /// The call's deadline passed.
     DeadlineExceeded,
+    /// The record is at another revision than the call expects, or does not exist. Nothing changed.
+    CasConflict,
+    /// A schedule's spec or time zone is not one, or never comes.
+    InvalidSpec,
+    /// No such message of an outbox.
+    OutboxMissing,
+    /// The message is not claimed by that worker with that generation. Nothing changed.
+    OutboxClaimMismatch,
 }
 
 impl Error {
@@ -217,6 +234,24 @@ impl Error {
     pub(crate) fn invalid(field: &str, message: impl Into<String>) -> Self {
         let metadata = HashMap::from([("field".to_owned(), field.to_owned())]);
         Self::local_with(ErrorReason::InvalidArgument, Code::InvalidArgument, message, metadata)
+    }
+
+    /// The server speaks a version of the contract that this client does not.
+    pub(crate) fn other_contract(server_version: &str) -> Self {
+        let metadata = [("client_version", CONTRACT_VERSION), ("server_version", server_version)];
+        let parts = Parts {
+            code: Code::FailedPrecondition,
+            reason: Some("OTHER_CONTRACT_VERSION".to_owned()),
+            message: format!(
+                "the server speaks version {server_version:?} of the contract, this client \
+                 {CONTRACT_VERSION}"
+            ),
+            metadata: metadata.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+            outcome_unknown: false,
+            retry_after: None,
+            source: None,
+        };
+        Self::OtherContractVersion(Details(Arc::new(parts)))
     }
 
     /// Nobody answered within the time of a try.

@@ -32,6 +32,9 @@ pub use worker::{
     Receive, Returned, RunningWorker, Stopped, Worker, WorkerBuilder, shutdown_signal,
 };
 
+/// The version of the contract that this client speaks, `major.minor`.
+pub use rdq_proto::CONTRACT_VERSION;
+
 /// The bytes of payloads, results and checkpoints.
 pub use bytes::Bytes;
 /// The gRPC code of an [`Error`].

@@ -7,7 +7,7 @@ use std::time::Duration;
 impl Client {
     /// Reads one task in any status, with its whole history; else `NotFound`.
     pub async fn get(&self, id: impl Into<String>) -> Result<Task, Error> {
-        let message = v1::GetRequest { id: id.into() };
+        let message = v1::GetRequest { id: id.into(), ..v1::GetRequest::default() };
         let response = self
             .call(|mut rpc, ask| {
                 let request = ask.request(message.clone());
@@ -49,7 +49,7 @@ impl Client {
         queues: impl IntoIterator<Item = Q>,
     ) -> Result<Vec<QueueStats>, Error> {
         let queues = queues.into_iter().map(Into::into).collect();
-        let message = v1::StatsRequest { queues };
+        let message = v1::StatsRequest { queues, ..v1::StatsRequest::default() };
         let response = self
             .call(|mut rpc, ask| {
                 let request = ask.request(message.clone());

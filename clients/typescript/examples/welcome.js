@@ -28,10 +28,10 @@ const worker = client.worker({
   queues: ['welcome'],
   concurrency: 2,
   handlers: {
-    'send-mail': async (job, signal) => {
-      const { to } = job.json()
+    'send-mail': async (claim, signal) => {
+      const { to } = claim.json()
       if (!to.includes('@')) throw new Permanent(`${to} is no address`)
-      if (job.attemptNo === 1) throw new TaskError('smtp.421', 'the mail server is busy')
+      if (claim.attemptNo === 1) throw new TaskError('smtp.421', 'the mail server is busy')
       await sendMail(to, signal)
       return `sent to ${to}`
     },

@@ -58,22 +58,22 @@ async function work(): Promise<boolean> {
   await using client = new RdqClient(server)
   const worker = client.worker({ queues: [queue] })
   let isFine = true
-  worker.handle(HANDLER, (job) => {
-    const language = job.headers['language'] ?? ''
+  worker.handle(HANDLER, (claim) => {
+    const language = claim.headers['language'] ?? ''
     const isSame =
-      payloadOf(job.id).equals(job.payload) &&
-      job.headers['greeting'] === GREETING &&
+      payloadOf(claim.id).equals(claim.payload) &&
+      claim.headers['greeting'] === GREETING &&
       LANGUAGES.has(language)
     if (!isSame) {
       isFine = false
       over.abort()
-      throw new Permanent(`${job.id} came otherwise than it was sent`)
+      throw new Permanent(`${claim.id} came otherwise than it was sent`)
     }
-    succeeded.add(job.id)
+    succeeded.add(claim.id)
     if (succeeded.size >= count) {
       over.abort()
     }
-    return createHash('sha256').update(job.payload).digest()
+    return createHash('sha256').update(claim.payload).digest()
   })
   worker.start()
   const timer = setTimeout(() => {

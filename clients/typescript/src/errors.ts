@@ -144,6 +144,22 @@ export class PayloadTooLargeError extends RdqError {
   }
 }
 
+/**
+ * The server's contract has another major version than this client's: a worker stops at once. The one error that a
+ * server never sends; its reason is `OTHER_CONTRACT_VERSION`.
+ */
+export class OtherContractVersionError extends RdqError {
+  /** `major.minor` of the contract that this client speaks. */
+  get clientVersion(): string {
+    return this.metadata['client_version'] ?? ''
+  }
+
+  /** `major.minor` of the contract that the server speaks. */
+  get serverVersion(): string {
+    return this.metadata['server_version'] ?? ''
+  }
+}
+
 function numberIn(text: string | undefined): number | undefined {
   return text === undefined ? undefined : Number(text)
 }

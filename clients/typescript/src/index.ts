@@ -27,6 +27,7 @@ export {
   InvalidNameError,
   MessageTooLargeError,
   NotFoundError,
+  OtherContractVersionError,
   OverloadedError,
   PayloadTooLargeError,
   PermissionDeniedError,
@@ -46,7 +47,7 @@ export type { Queue, QueueConfig, QueueStats } from './queue.js'
 export type { CallOptions } from './retry.js'
 export type { Attempt, AttemptError, AttemptOutcome, Task, TaskInput, TaskStatus } from './task.js'
 export type { ConnectionOptions, TlsOptions } from './transport.js'
-export { HandlerStopped, Job, type StopCause } from './worker/job.js'
+export { HandlerStopped, Claim, type StopCause } from './worker/claim.js'
 export type { Logger } from './worker/log.js'
 export {
   type Ended,

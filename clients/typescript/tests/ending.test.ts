@@ -22,9 +22,9 @@ scenario('retry_then_success', async (scene) => {
   const numbers: number[] = []
   scene.work({
     handlers: {
-      h: (job) => {
-        numbers.push(job.attemptNo)
-        switch (job.attemptNo) {
+      h: (claim) => {
+        numbers.push(claim.attemptNo)
+        switch (claim.attemptNo) {
           case 1:
             throw new CardDeclined('no funds')
           case 2:
@@ -57,8 +57,8 @@ scenario('retry_after_and_snooze', async (scene) => {
   const numbers: number[] = []
   scene.work({
     handlers: {
-      h: (job) => {
-        numbers.push(job.attemptNo)
+      h: (claim) => {
+        numbers.push(claim.attemptNo)
         switch (numbers.length) {
           case 1:
             throw new Snooze(5)
@@ -115,7 +115,7 @@ scenario('outcome_mapper', async (scene) => {
   ])
   scene.work({
     handlers: {
-      returns: (job) => job.text(),
+      returns: (claim) => claim.text(),
       throws: () => {
         throw new Error('already done')
       },
@@ -186,7 +186,7 @@ scenario('execution_timeout', async (scene) => {
   scene.work({
     concurrency: 1,
     handlers: {
-      h: async (_job, signal) => {
+      h: async (_claim, signal) => {
         reason = await aborted(signal)
         return 'too late to count'
       },
@@ -213,15 +213,15 @@ scenario('progress_and_result', async (scene) => {
   const seen: Uint8Array[] = []
   scene.work({
     handlers: {
-      resumes: (job) => {
-        seen.push(new Uint8Array(job.progress))
-        if (job.attemptNo === 1) {
-          job.setProgress('replaced')
-          job.setProgress(EVERY_BYTE)
+      resumes: (claim) => {
+        seen.push(new Uint8Array(claim.progress))
+        if (claim.attemptNo === 1) {
+          claim.setProgress('replaced')
+          claim.setProgress(EVERY_BYTE)
           throw new Error('half way')
         }
       },
-      returns: (job) => job.payload,
+      returns: (claim) => claim.payload,
     },
   })
 
@@ -253,12 +253,12 @@ scenario('progress is stored before a failure, also by a server that was away', 
       },
     },
     handlers: {
-      h: async (job) => {
-        seen.push(Buffer.from(job.progress).toString())
-        if (job.attemptNo === 1) {
+      h: async (claim) => {
+        seen.push(Buffer.from(claim.progress).toString())
+        if (claim.attemptNo === 1) {
           started.open()
           await ends.opened
-          job.setProgress('half')
+          claim.setProgress('half')
           throw new Error('broken')
         }
       },
@@ -302,7 +302,7 @@ scenario('result_too_large', async (scene) => {
   scene.work({
     concurrency: 1,
     logger: { debug: nothing, info: nothing, warn: nothing, error },
-    handlers: { h: (job) => new Uint8Array(Number(job.text())) },
+    handlers: { h: (claim) => new Uint8Array(Number(claim.text())) },
   })
 
   for (const { id } of results) {

@@ -1,7 +1,7 @@
 /** Scenarios of claims that are held: leases, their loss, and how many at once. */
 
 import assert from 'node:assert/strict'
-import { HandlerStopped, type Job } from '../src/index.js'
+import { HandlerStopped, type Claim } from '../src/index.js'
 import { TaskService } from '../src/proto.js'
 import { QUEUE, quiet, type Scene, scenario } from './harness/scene.js'
 import { aborted, Gate, until } from './harness/until.js'
@@ -66,7 +66,7 @@ scenario('lease_lost_mid_handler', async (scene) => {
       concurrency: 1, // with free handlers, the server would send the task to the silent worker again
       leaseMs: 1_000,
       handlers: {
-        h: async (_job, signal) => {
+        h: async (_claim, signal) => {
           started.open()
           stopped.open(await aborted(signal))
           setImmediate(() => {
@@ -153,7 +153,7 @@ scenario('cancel_mid_handler', async (scene) => {
   const stopped = new Gate<unknown>()
   scene.work({
     handlers: {
-      h: async (_job, signal) => {
+      h: async (_claim, signal) => {
         started.open()
         stopped.open(await aborted(signal))
         return 'does not count'
@@ -178,7 +178,7 @@ scenario('cancel_mid_handler', async (scene) => {
 scenario('redelivery', async (scene) => {
   const proxy = await scene.proxy()
   const { id } = await scene.client.enqueue({ queue: QUEUE, handlerRef: 'h' })
-  const jobs: Job[] = []
+  const claims: Claim[] = []
   const started = new Gate()
   const secondStarted = new Gate()
   const secondEnds = new Gate()
@@ -189,9 +189,9 @@ scenario('redelivery', async (scene) => {
       concurrency: 2,
       leaseMs: 1_000,
       handlers: {
-        h: async (job, signal) => {
-          jobs.push(job)
-          if (jobs.length > 1) {
+        h: async (claim, signal) => {
+          claims.push(claim)
+          if (claims.length > 1) {
             secondStarted.open()
             await secondEnds.opened
             return 'the second'
@@ -225,8 +225,8 @@ scenario('redelivery', async (scene) => {
   const task = await scene.finished(id)
   assert.equal(Buffer.from(task.result).toString(), 'the second')
   // Under load the second's short lease may run out as well; then there is a third, of the same result.
-  assert.ok(jobs.length >= 2)
-  assert.ok(jobs[0] && jobs[1] && jobs[1].generation > jobs[0].generation)
+  assert.ok(claims.length >= 2)
+  assert.ok(claims[0] && claims[1] && claims[1].generation > claims[0].generation)
 })
 
 scenario('bounded_concurrency', async (scene) => {

@@ -184,8 +184,8 @@ async function die(scene: Scene, count: number): Promise<string[]> {
   )
   const worker = scene.work({
     handlers: {
-      dies: (job) => {
-        const isOdd = Number(job.id.slice('dead-'.length)) % 2 === 1
+      dies: (claim) => {
+        const isOdd = Number(claim.id.slice('dead-'.length)) % 2 === 1
         throw new Permanent('to be buried', { type: isOdd ? 'odd' : 'even' })
       },
     },

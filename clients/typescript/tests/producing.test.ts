@@ -6,7 +6,7 @@ import { WireType } from '@bufbuild/protobuf/wire'
 import {
   IdConflictError,
   InvalidArgumentError,
-  type Job,
+  type Claim,
   PayloadTooLargeError,
   type TaskInput,
 } from '../src/index.js'
@@ -30,7 +30,7 @@ scenario('happy_path', async (scene) => {
   assert.equal(one.status, 'PENDING')
   assert.ok(many.every((result) => result.ok && result.created))
 
-  scene.work({ handlers: { echo: (job) => `echo of ${job.text()}` } })
+  scene.work({ handlers: { echo: (claim) => `echo of ${claim.text()}` } })
 
   const expected = [[one.id, 'one'], ...many.map(({ id }, index) => [id, `many ${String(index)}`])]
   for (const [id = '', payload = ''] of expected) {
@@ -71,25 +71,25 @@ scenario('enqueue_options', async (scene) => {
   const expiresAt = new Date('2999-02-03T04:05:06.789Z')
   await client.enqueue({ queue: QUEUE, handlerRef: 'h', id: 'dated', dueAt, expiresAt })
 
-  const jobs: Job[] = []
+  const claims: Claim[] = []
   scene.work({
     concurrency: 1,
     handlers: {
-      h: (job) => {
-        jobs.push(job)
+      h: (claim) => {
+        claims.push(claim)
       },
     },
   })
   const stored = await scene.finished('chosen')
 
   assert.deepEqual(
-    jobs.map(({ id }) => id),
+    claims.map(({ id }) => id),
     ['urgent', 'chosen'],
   )
-  const job = jobs[1]
-  assert.ok(job)
-  assert.deepEqual(job.json(), { a: 1 })
-  for (const task of [job.task, stored]) {
+  const claim = claims[1]
+  assert.ok(claim)
+  assert.deepEqual(claim.json(), { a: 1 })
+  for (const task of [claim.task, stored]) {
     assert.equal(task.contentType, 'application/json')
     assert.deepEqual(task.headers, { tenant: 'acme' })
     assert.equal(task.handlerVersion, 'v7')
@@ -99,7 +99,7 @@ scenario('enqueue_options', async (scene) => {
     assert.equal(task.initialBackoffMs, 1_250)
     assert.equal(task.retentionDeadMs, 86_400_000)
   }
-  assert.equal(job.maxAttempts, 7)
+  assert.equal(claim.maxAttempts, 7)
   assert.equal(Number(stored.expiresAt) - Number(stored.createdAt), 3_600_000)
   const later = await client.get('later')
   assert.equal(later.status, 'PENDING')
@@ -181,16 +181,16 @@ scenario('unicode_and_binary', async (scene) => {
     ...{ queue, handlerRef: MANY_SCRIPTS, id, headers, payload: EVERY_BYTE },
     initialBackoffMs: 1,
   })
-  const jobs: Job[] = []
+  const claims: Claim[] = []
   scene.work({
     queues: [queue],
     handlers: {
-      [MANY_SCRIPTS]: (job) => {
-        jobs.push(job)
-        if (jobs.length === 1) {
+      [MANY_SCRIPTS]: (claim) => {
+        claims.push(claim)
+        if (claims.length === 1) {
           throw new Ñandú(`broken ${MANY_SCRIPTS}`)
         }
-        return job.payload
+        return claim.payload
       },
     },
   })
@@ -198,7 +198,7 @@ scenario('unicode_and_binary', async (scene) => {
   const task = await scene.finished(id)
 
   assert.equal(task.status, 'SUCCEEDED')
-  for (const seen of [...jobs, task]) {
+  for (const seen of [...claims, task]) {
     assert.equal(seen.id, id)
     assert.deepEqual(seen.headers, headers)
     assert.deepEqual(new Uint8Array(seen.payload), EVERY_BYTE)
@@ -229,9 +229,9 @@ scenario('huge_payload', async (scene) => {
 
   scene.work({
     handlers: {
-      h: (job) => {
-        const index = Number(job.id.slice('huge-'.length))
-        assert.ok(Buffer.from(payloadOf(index)).equals(job.payload))
+      h: (claim) => {
+        const index = Number(claim.id.slice('huge-'.length))
+        assert.ok(Buffer.from(payloadOf(index)).equals(claim.payload))
       },
     },
   })
@@ -255,12 +255,12 @@ scenario('unknown_fields', async (scene) => {
   })
   task.$unknown = [number, text]
   await scene.client.call(TaskService.method.enqueue, { task })
-  const jobs: Job[] = []
+  const claims: Claim[] = []
   scene.work({
     handlers: {
-      h: (job) => {
-        jobs.push(job)
-        if (jobs.length === 1) {
+      h: (claim) => {
+        claims.push(claim)
+        if (claims.length === 1) {
           throw new Error('not yet')
         }
       },
@@ -275,8 +275,8 @@ scenario('unknown_fields', async (scene) => {
     return now.status === 'SUCCEEDED' ? now : undefined
   })
 
-  assert.equal(jobs.length, 2)
-  for (const { raw } of [dead, done, ...jobs.map((job) => job.task)]) {
+  assert.equal(claims.length, 2)
+  for (const { raw } of [dead, done, ...claims.map((claim) => claim.task)]) {
     assert.deepEqual(plain(raw.$unknown), plain([number, text]))
     assert.deepEqual(plain(raw.attempts[0]?.$unknown), plain([text]))
     assert.deepEqual(plain(raw.attempts[0]?.error?.$unknown), plain([number]))

@@ -1,7 +1,16 @@
 /** Scenarios of workers and servers that stop. */
 
 import assert from 'node:assert/strict'
-import { HandlerStopped, type Job, type Worker } from '../src/index.js'
+import { CONTRACT_VERSION } from '../src/contract.js'
+import {
+  type Claim,
+  HandlerStopped,
+  OtherContractVersionError,
+  RdqClient,
+  type Worker,
+} from '../src/index.js'
+import { TaskService } from '../src/proto.js'
+import { answering, Fake } from './harness/fake.js'
 import { QUEUE, quiet, type Scene, scenario } from './harness/scene.js'
 import { aborted, Gate, until } from './harness/until.js'
 
@@ -15,7 +24,7 @@ scenario('drain_grace_over', async (scene) => {
   let reason: unknown
   const worker = scene.work({
     handlers: {
-      h: async (_job, signal) => {
+      h: async (_claim, signal) => {
         started.open()
         reason = await aborted(signal)
         throw new Error('does not count')
@@ -40,7 +49,7 @@ scenario('a success after the grace counts while the claim is held', async (scen
   const started = new Gate()
   const worker = scene.work({
     handlers: {
-      h: async (_job, signal) => {
+      h: async (_claim, signal) => {
         started.open()
         await aborted(signal)
         return 'done'
@@ -80,11 +89,11 @@ scenario('a draining server still takes outcomes', async (scene) => {
       },
     },
     handlers: {
-      h: async (job) => {
-        started.push(job.id)
+      h: async (claim) => {
+        started.push(claim.id)
         await drains.opened
-        if (job.text() === 'good') return 'done'
-        job.setProgress('half')
+        if (claim.text() === 'good') return 'done'
+        claim.setProgress('half')
         throw new Error('broken')
       },
     },
@@ -109,19 +118,19 @@ scenario('claim_due_fallback', async (scene) => {
   const front = await scene.withoutWork()
   const client = scene.connect(front.address)
   const warnings: string[] = []
-  const jobs = new Map<string, Job>()
+  const claims = new Map<string, Claim>()
   const cancelled = new Gate<unknown>()
   scene.work(
     {
       queues: ['mixed'],
       logger: { ...quiet, warn: (message) => warnings.push(message) },
       handlers: {
-        echo: (job) => job.payload,
-        fails: (job) => {
-          if (job.attemptNo === 1) throw new Error('once')
+        echo: (claim) => claim.payload,
+        fails: (claim) => {
+          if (claim.attemptNo === 1) throw new Error('once')
         },
-        waits: async (job, signal) => {
-          jobs.set(job.id, job)
+        waits: async (claim, signal) => {
+          claims.set(claim.id, claim)
           const reason = await aborted(signal)
           // A machine that stood still for a lease gives the task out again.
           if (reason instanceof HandlerStopped && reason.why !== 'lost') cancelled.open(reason)
@@ -138,7 +147,7 @@ scenario('claim_due_fallback', async (scene) => {
 
   assert.equal(Buffer.from((await scene.finished(happy.id)).result).toString(), 'hello')
   assert.equal((await scene.finished(failing.id)).attempts.length, 2)
-  await until('the handler runs', () => jobs.get(waiting.id))
+  await until('the handler runs', () => claims.get(waiting.id))
   await client.cancel(waiting.id)
   const reason = await cancelled.opened
   assert.ok(reason instanceof HandlerStopped)
@@ -147,6 +156,60 @@ scenario('claim_due_fallback', async (scene) => {
   assert.equal(warnings.filter((message) => message.includes('ClaimDue')).length, 1)
 
   await drains(scene, client)
+})
+
+scenario('other_contract_version', async (scene) => {
+  assert.equal((await scene.client.capabilities()).contractVersion, CONTRACT_VERSION)
+  const fake = await Fake.start(
+    answering(TaskService.method.getCapabilities, () => ({ contractVersion: '2.7' })),
+  )
+  const client = new RdqClient(fake.address)
+  try {
+    // A producer is not held up by it: it asks for nothing but what it wants.
+    await assert.rejects(client.enqueue({ queue: QUEUE, handlerRef: 'h' }))
+    assert.deepEqual(fake.called, ['Enqueue'])
+
+    const worker = client.worker({ queues: [QUEUE], handlers: { h: () => '' }, logger: quiet })
+    await assert.rejects(worker.run(), (error) => {
+      assert.ok(error instanceof OtherContractVersionError)
+      assert.equal(error.reason, 'OTHER_CONTRACT_VERSION')
+      assert.equal(error.clientVersion, CONTRACT_VERSION)
+      assert.equal(error.serverVersion, '2.7')
+      assert.ok(error.message.includes(CONTRACT_VERSION) && error.message.includes('2.7'))
+      return true
+    })
+    assert.deepEqual(fake.called, ['Enqueue', 'GetCapabilities']) // nothing was claimed
+  } finally {
+    await client.close()
+    fake.close()
+  }
+})
+
+scenario('a stop with nothing held does not wait for a server out of reach', async (scene) => {
+  const proxy = await scene.proxy()
+  const started = new Gate()
+  const ended = new Gate()
+  const worker = scene.work(
+    {
+      graceMs: 3_600_000,
+      handlers: {
+        h: async (_claim, signal) => {
+          started.open()
+          await aborted(signal)
+          ended.open()
+        },
+      },
+    },
+    scene.connect(proxy.address),
+  )
+  const { id } = await scene.client.enqueue({ queue: QUEUE, handlerRef: 'h' })
+  await started.opened
+  // Of a task that is cancelled there is no outcome whose answer could be lost.
+  await scene.client.cancel(id)
+  await ended.opened
+  proxy.goSilent()
+
+  await worker.stop() // the test's own timeout is far below the grace
 })
 
 /** A server that ends while handlers run and tasks wait, and comes back: every task ends once. */
@@ -158,10 +221,10 @@ async function worksThrough(scene: Scene, endServer: () => Promise<void>): Promi
   scene.work({
     concurrency: 4,
     handlers: {
-      h: async (job) => {
-        started.push(job.id)
+      h: async (claim) => {
+        started.push(claim.id)
         await gate.opened
-        return job.id
+        return claim.id
       },
     },
   })
@@ -193,8 +256,8 @@ async function drains(scene: Scene, client: Scene['client']): Promise<void> {
     {
       concurrency: 3,
       handlers: {
-        h: async (job, signal) => {
-          started.push(job.id)
+        h: async (claim, signal) => {
+          started.push(claim.id)
           await gate.opened
           return signal.aborted ? 'stopped' : 'done'
         },

@@ -48,19 +48,19 @@ scenario('trace_context', async (scene) => {
   const seen = new Map<string, SpanContext | undefined>()
   scene.work({
     handlers: {
-      h: async (job) => {
+      h: async (claim) => {
         await Promise.resolve() // the span is active beyond an await
-        seen.set(job.id, trace.getActiveSpan()?.spanContext())
+        seen.set(claim.id, trace.getActiveSpan()?.spanContext())
       },
       fails: () => {
         throw new TypeError('may quote a payload')
       },
-      snoozes: (job) => {
+      snoozes: (claim) => {
         if (!snoozed) {
           snoozed = true
           throw new Snooze(1)
         }
-        seen.set(job.id, undefined)
+        seen.set(claim.id, undefined)
       },
     },
   })

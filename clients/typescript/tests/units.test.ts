@@ -22,7 +22,7 @@ import { retrying, waitBefore } from '../src/retry.js'
 import { parseTraceparent } from '../src/telemetry.js'
 import { toDate, toDuration, toMs, toTimestamp } from '../src/time.js'
 import { parseAddress } from '../src/transport.js'
-import { Claim } from '../src/worker/claim.js'
+import { HeldClaim } from '../src/worker/held.js'
 import { outcomeOf, toAttemptError } from '../src/worker/outcome.js'
 import { type Route, Routing } from '../src/worker/routing.js'
 
@@ -284,7 +284,7 @@ void test('a claim began before it arrived', () => {
     task,
     leaseRemaining: toDuration(7_000, 'leaseRemaining'),
   })
-  const claim = new Claim(claimed, task, 50_000)
+  const claim = new HeldClaim(claimed, task, 50_000)
   assert.equal(claim.leaseMs, 10_000)
   assert.equal(claim.leaseEndsAt, 57_000)
   assert.equal(claim.claimedAt, 47_000)

@@ -16,7 +16,8 @@ pub struct PostgresOptions {
     pub connect: PgConnectOptions,
     /// The schema; made if it is missing.
     pub namespace: String,
-    /// Connections of this handle beside the one that listens; at least 2.
+    /// Connections of this handle beside the one that listens and, half as many at most, those of open
+    /// interactive transactions; at least 2.
     pub max_connections: u32,
 }
 
@@ -55,7 +56,7 @@ impl PostgresOptions {
     }
 }
 
-fn check_namespace(namespace: &str) -> Result<(), OpenError> {
+pub(crate) fn check_namespace(namespace: &str) -> Result<(), OpenError> {
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let is_name = (1..=NAMESPACE_BYTES_MAX).contains(&namespace.len())
         && namespace.starts_with(|c: char| c.is_ascii_lowercase())

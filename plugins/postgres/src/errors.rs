@@ -67,6 +67,11 @@ impl Failure {
         self.breaks_connection
     }
 
+    /// Whether what was asked may have been done.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.class == Class::OutcomeUnknown
+    }
+
     /// Whether it was rolled back for what others did, and may be tried again.
     pub(crate) fn may_be_repeated(&self) -> bool {
         self.class == Class::Lost

@@ -22,6 +22,8 @@ mod waiting;
 mod notifier;
 mod listener;
 
+mod coordination;
+
 mod history;
 mod rows;
 mod token;
@@ -33,4 +35,5 @@ mod clock;
 mod errors;
 
 pub use config::{DEFAULT_NAMESPACE, OpenError, PostgresOptions};
+pub use coordination::{JoinError, Joined, join, join_namespace};
 pub use storage::PostgresStorage;

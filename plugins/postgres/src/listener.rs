@@ -4,6 +4,7 @@
 
 use crate::{
     config::{OpenError, PostgresOptions},
+    coordination::Announcer,
     notifier::{self, Notifier},
     pool,
 };
@@ -55,18 +56,27 @@ impl Listener {
     }
 
     /// Passes on what it hears, for ever. After anything that may have been missed, `look`.
-    pub(crate) async fn run(mut self, hub: Arc<HintHub>, look: Arc<Notify>, notifier: Notifier) {
+    pub(crate) async fn run(
+        mut self,
+        hub: Arc<HintHub>,
+        look: Arc<Notify>,
+        notifier: Notifier,
+        announcer: Announcer,
+    ) {
         let mut retry = RETRY_MIN;
         loop {
             let hearing = match self.hearing.take() {
                 Some(hearing) => Ok(hearing),
-                None => connect(&self.options, &self.channel).await,
+                None => {
+                    let hearing = connect(&self.options, &self.channel).await;
+                    hearing.inspect(|_| announcer.reconnected())
+                }
             };
             match hearing {
                 Ok(mut hearing) => {
                     retry = RETRY_MIN;
                     look.notify_one();
-                    hear(&mut hearing, &hub, &notifier).await;
+                    hear(&mut hearing, &hub, &notifier, &announcer).await;
                     tracing::warn!("the connection that hears of due tasks was lost");
                 }
                 Err(error) => tracing::debug!(%error, "nobody hears of due tasks"),
@@ -91,7 +101,7 @@ async fn connect(options: &PostgresOptions, channel: &str) -> Result<PgListener,
 }
 
 /// Until the connection is lost or deaf.
-async fn hear(hearing: &mut PgListener, hub: &HintHub, notifier: &Notifier) {
+async fn hear(hearing: &mut PgListener, hub: &HintHub, notifier: &Notifier, announcer: &Announcer) {
     let mut waits_for_sign = false;
     loop {
         let wait = if waits_for_sign { SIGN_MAX } else { SIGN_EVERY };
@@ -99,6 +109,7 @@ async fn hear(hearing: &mut PgListener, hub: &HintHub, notifier: &Notifier) {
             Ok(Ok(Some(message))) => {
                 // Whatever comes is a sign.
                 waits_for_sign = false;
+                announcer.heard(message.payload());
                 if !notifier.sent(message.payload()) {
                     for (queue, due_in) in notifier::read(message.payload()) {
                         hub.hint(&queue, due_in);

@@ -16,11 +16,12 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0007_maintenance.sql"),
     include_str!("../migrations/0008_contract.sql"),
     include_str!("../migrations/0009_plans.sql"),
+    include_str!("../migrations/0020_coordination.sql"),
 ];
 
 /// The newest version.
 #[allow(clippy::cast_possible_truncation, reason = "a count of files")]
-const NEWEST: u32 = MIGRATIONS.len() as u32;
+pub(crate) const NEWEST: u32 = MIGRATIONS.len() as u32;
 
 /// Applies what is missing. The namespace is a plain name, and stands in the search path.
 pub(crate) async fn migrate(db: &mut PgConnection, namespace: &str) -> Result<Migrated, OpenError> {

@@ -92,7 +92,7 @@ async fn notify(db: &mut PgConnection, channel: &str, messages: &[String]) -> Sq
 
 /// A first line that says who tells, and a line for each queue: how many milliseconds until
 /// something is due there, and the queue, which holds no line's end.
-fn messages(sender: &str, told: &HashMap<QueueName, Duration>) -> Vec<String> {
+pub(crate) fn messages(sender: &str, told: &HashMap<QueueName, Duration>) -> Vec<String> {
     let mut messages = Vec::new();
     let mut message = String::new();
     for (queue, due_in) in told {

@@ -21,19 +21,19 @@ use std::{
 use tokio::sync::Semaphore;
 
 /// How long a call waits for one of the connections to be free: as long as a statement may take.
-const TURN_MAX: Duration = Duration::from_secs(30);
+pub(crate) const TURN_MAX: Duration = Duration::from_secs(30);
 /// How long a statement may take by our clock, should the server not end it by its own.
-const ANSWER_MAX: Duration = Duration::from_secs(35);
+pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(35);
 /// How often a call that lost against another transaction is tried.
-const TRIES_MAX: u32 = 8;
+pub(crate) const TRIES_MAX: u32 = 8;
 
 /// The connections.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    connections: Arc<Connections>,
+    pub(crate) connections: Arc<Connections>,
     /// How many calls may run at once.
-    width: u32,
-    free: Arc<Semaphore>,
+    pub(crate) width: u32,
+    pub(crate) free: Arc<Semaphore>,
 }
 
 impl Pool {
@@ -129,7 +129,7 @@ async fn repeat<T>(
 }
 
 /// Longer from try to try, and never the same for two who met.
-fn pause(tries: u32) -> Duration {
+pub(crate) fn pause(tries: u32) -> Duration {
     let random = RandomState::new().build_hasher().finish();
     Duration::from_micros(random % (1_000 << tries.min(8)))
 }
@@ -149,6 +149,6 @@ pub(crate) async fn connect(options: &PostgresOptions) -> Result<PgConnection, O
 }
 
 /// Our schema, and temporary tables of others last.
-fn search_path(namespace: &str) -> String {
+pub(crate) fn search_path(namespace: &str) -> String {
     format!("{namespace}, pg_temp")
 }

@@ -5,6 +5,7 @@ use crate::{
     admission::{self, Admitted},
     checks, claims,
     config::{OpenError, PostgresOptions},
+    coordination::{Announcer, Coordination},
     dead_letters,
     errors::Sql,
     heads::Heads,
@@ -22,10 +23,11 @@ use crate::{
 use async_trait::async_trait;
 use futures::{FutureExt as _, future::BoxFuture};
 use rdq_spi::{
-    Admission, Cancelled, Capabilities, ClaimParams, ClaimRef, Claimed, DlqListParams, DueHints,
-    Durability, ExtendParams, Extended, ListParams, Migrated, NewTask, Page, PurgeParams,
-    QueueConfig, QueueName, QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result,
-    Step, Storage, StorageError, SweepParams, Swept, Task, TaskId,
+    Admission, Cancelled, Capabilities, ClaimParams, ClaimRef, ClaimToken, Claimed, DlqListParams,
+    DueHints, Durability, ExtendParams, Extended, HeldClaim, ListParams, Locks, Migrated, NewTask,
+    Page, PurgeParams, QueueConfig, QueueName, QueueRecord, QueueStats, Records, RedriveParams,
+    Resolution, Resolved, Result, Signals, Step, Storage, StorageError, Streams, SweepParams,
+    Swept, Task, TaskId, Timestamp, Transactions,
     keyset::{self, List},
 };
 use sqlx::{Connection as _, PgConnection, Row as _};
@@ -44,11 +46,12 @@ const ADMISSION_TRIES_MAX: u32 = 20;
 /// Tasks in a schema of a PostgreSQL database, which many servers may share.
 #[derive(Debug)]
 pub struct PostgresStorage {
-    pool: Arc<Pool>,
-    store_id: StoreId,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) store_id: StoreId,
     turns: Turns,
-    heads: Heads,
-    waiting: Waiting,
+    heads: Arc<Heads>,
+    waiting: Arc<Waiting>,
+    pub(crate) coordination: Coordination,
     is_closed: AtomicBool,
 }
 
@@ -63,10 +66,12 @@ impl PostgresStorage {
         let pool = Arc::new(Pool::new(&options));
         let listener = Listener::start(options, store_id.channel(), &mut db).await?;
         db.close().await?;
-        let waiting = Waiting::start(&pool, listener);
-        let (turns, heads) = (Turns::default(), Heads::default());
+        let announcer = Announcer::new(&pool, listener.channel());
+        let waiting = Arc::new(Waiting::start(&pool, listener, announcer.clone()));
+        let (turns, heads) = (Turns::default(), Arc::default());
+        let coordination = Coordination::start(&pool, store_id, &heads, &waiting, announcer);
         let is_closed = AtomicBool::new(false);
-        Ok(Self { pool, store_id, turns, heads, waiting, is_closed })
+        Ok(Self { pool, store_id, turns, heads, waiting, coordination, is_closed })
     }
 
     /// Makes or upgrades the schema, and disconnects again.
@@ -193,13 +198,13 @@ impl PostgresStorage {
         Ok(answers.into_iter().flatten().collect())
     }
 
-    fn check_open(&self) -> Result<()> {
+    pub(crate) fn check_open(&self) -> Result<()> {
         if self.is_closed.load(Ordering::Acquire) { Err(StorageError::Closed) } else { Ok(()) }
     }
 }
 
 /// The failure of a round as the answer to each of its items.
-fn repeated(error: &StorageError, operation: &'static str) -> StorageError {
+pub(crate) fn repeated(error: &StorageError, operation: &'static str) -> StorageError {
     let source = error.to_string().into();
     match error {
         StorageError::Closed => StorageError::Closed,
@@ -231,6 +236,7 @@ impl Storage for PostgresStorage {
     async fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
         self.waiting.close();
+        self.coordination.close().await;
         self.pool.close().await;
     }
 
@@ -460,6 +466,36 @@ impl Storage for PostgresStorage {
                 async move { queues::shared_secret(db, &asked.0, &asked.1).await }.boxed()
             })
             .await
+    }
+
+    async fn now(&self) -> Result<Timestamp> {
+        self.check_open()?;
+        self.coordination.now().await
+    }
+
+    async fn claims_of(&self, claims: Vec<HeldClaim>) -> Result<Vec<Option<ClaimToken>>> {
+        self.check_open()?;
+        self.coordination.claims_of(claims).await
+    }
+
+    fn signals(&self) -> Option<&dyn Signals> {
+        Some(self)
+    }
+
+    fn streams(&self) -> Option<&dyn Streams> {
+        Some(self)
+    }
+
+    fn locks(&self) -> Option<&dyn Locks> {
+        Some(self)
+    }
+
+    fn records(&self) -> Option<&dyn Records> {
+        Some(self)
+    }
+
+    fn transactions(&self) -> Option<&dyn Transactions> {
+        Some(self)
     }
 
     async fn wait_due(&self, queues: Vec<QueueName>) -> Result<DueHints> {

@@ -3,6 +3,7 @@
 //! Hints claim nothing and prove nothing.
 
 use crate::{
+    coordination::Announcer,
     errors::Sql,
     listener,
     notifier::{Notifier, WORTH_TELLING},
@@ -29,10 +30,14 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     /// Starts what hints.
-    pub(crate) fn start(pool: &Arc<Pool>, listener: listener::Listener) -> Self {
+    pub(crate) fn start(
+        pool: &Arc<Pool>,
+        listener: listener::Listener,
+        announcer: Announcer,
+    ) -> Self {
         let (hub, look) = (Arc::new(HintHub::default()), Arc::new(Notify::new()));
         let notifier = Notifier::new(Arc::clone(pool), listener.channel().to_owned());
-        let listen = listener.run(Arc::clone(&hub), Arc::clone(&look), notifier.clone());
+        let listen = listener.run(Arc::clone(&hub), Arc::clone(&look), notifier.clone(), announcer);
         let tasks = vec![
             tokio::spawn(look_around(Arc::clone(pool), Arc::clone(&hub), Arc::clone(&look))),
             tokio::spawn(listen),

@@ -4,7 +4,7 @@ mod schema;
 
 use rdq_compliance::Fixture;
 use rdq_postgres::{PostgresOptions, PostgresStorage};
-use rdq_spi::{Capabilities, Durability, Storage};
+use rdq_spi::{Capabilities, Durability, Faculties, Storage};
 use rdq_test_servers::postgres::{self, PostgresServer};
 use schema::Schema;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ impl Fixture for PostgresFixture {
         filter_pushdown: true,
         batch_enqueue: true,
     };
+    const FACULTIES: Faculties = Faculties::ALL;
 
     async fn create() -> Self {
         Self(Schema::new(PostgresServer::shared().await.expect("a PostgreSQL server")))

@@ -10,6 +10,8 @@ mod given;
 
 #[path = "database/checks.rs"]
 mod checks;
+#[path = "database/coordination.rs"]
+mod coordination;
 #[path = "database/contract.rs"]
 mod contract;
 #[path = "database/faults.rs"]

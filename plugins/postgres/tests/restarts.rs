@@ -5,7 +5,7 @@ mod schema;
 
 use rdq_compliance::{Fixture, check_unless};
 use rdq_postgres::{PostgresOptions, PostgresStorage};
-use rdq_spi::{Capabilities, Durability, Storage};
+use rdq_spi::{Capabilities, Durability, Faculties, Storage};
 use rdq_test_servers::postgres::{self, PostgresServer};
 use schema::Schema;
 use std::sync::Arc;
@@ -24,6 +24,7 @@ impl Fixture for OwnServer {
         filter_pushdown: true,
         batch_enqueue: true,
     };
+    const FACULTIES: Faculties = Faculties::ALL;
 
     async fn create() -> Self {
         let server = PostgresServer::start().await.expect("a PostgreSQL server");

@@ -4,6 +4,8 @@
 
 #[path = "sql/application.rs"]
 mod application;
+#[path = "sql/coordination.rs"]
+mod coordination;
 #[path = "sql/envelope.rs"]
 mod envelope;
 mod schema;
@@ -11,7 +13,7 @@ mod schema;
 use application::Application;
 use rdq_compliance::{Fixture, check_unless};
 use rdq_postgres::{PostgresOptions, PostgresStorage};
-use rdq_spi::{Capabilities, Durability, Storage};
+use rdq_spi::{Capabilities, Durability, Faculties, Storage};
 use rdq_test_servers::postgres::{self, PostgresServer};
 use schema::Schema;
 use std::{
@@ -46,6 +48,8 @@ impl Fixture for Shared {
         filter_pushdown: true,
         batch_enqueue: true,
     };
+    // Those that have functions.
+    const FACULTIES: Faculties = Faculties { signals: true, streams: true, ..Faculties::NONE };
 
     async fn create() -> Self {
         let server = PostgresServer::shared().await.expect("a PostgreSQL server");

@@ -61,6 +61,16 @@ pub enum OpenError {
         /// The newest version known here.
         known: u32,
     },
+    /// No rdq has used the file, or an older one: only opening it as a store prepares it.
+    #[error(
+        "the database has schema version {found}, and {known} is needed: open it as a store first"
+    )]
+    OlderSchema {
+        /// The file's version.
+        found: u32,
+        /// The version that is needed.
+        known: u32,
+    },
     /// SQLite refused.
     #[error("the database cannot be opened")]
     Sqlite(#[from] rusqlite::Error),

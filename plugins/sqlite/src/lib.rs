@@ -45,4 +45,5 @@ mod disk_full;
 mod plans;
 
 pub use config::{OpenError, SqliteOptions, path_of_url};
+pub use coordination::{Joined, join};
 pub use storage::SqliteStorage;

@@ -43,6 +43,14 @@ fn check_within(db: &Transaction<'_>) -> Result<u32, OpenError> {
     }
 }
 
+/// Refuses a file that was not prepared by a store of this version.
+pub(crate) fn check_newest(db: &Transaction<'_>) -> Result<(), OpenError> {
+    match check_within(db)? {
+        NEWEST => Ok(()),
+        found => Err(OpenError::OlderSchema { found, known: NEWEST }),
+    }
+}
+
 /// Applies what is missing.
 pub(crate) fn migrate(db: &Connection) -> Result<Migrated, OpenError> {
     let from = Some(check(db)?).filter(|&version| version > 0);

@@ -279,22 +279,19 @@ struct Arrivals<'i> {
 
 impl Arrivals<'_> {
     fn next(&mut self) -> Option<Box<dyn Job>> {
-        if self.cost >= BATCH_COST_MAX || self.other.is_some() {
-            return None;
-        }
-        match self.inbox.try_recv() {
-            // Who has gone must be handed nothing.
-            Ok(Message::Job(job)) if job.is_abandoned() => self.next(),
-            Ok(Message::Job(job)) => {
-                self.cost = self.cost.saturating_add(job.cost());
-                Some(job)
+        while self.cost < BATCH_COST_MAX && self.other.is_none() {
+            match self.inbox.try_recv() {
+                // Who has gone must be handed nothing.
+                Ok(Message::Job(job)) if job.is_abandoned() => {}
+                Ok(Message::Job(job)) => {
+                    self.cost = self.cost.saturating_add(job.cost());
+                    return Some(job);
+                }
+                Ok(other) => self.other = Some(other),
+                Err(_) => break,
             }
-            Ok(other) => {
-                self.other = Some(other);
-                None
-            }
-            Err(_) => None,
         }
+        None
     }
 }
 

@@ -1,7 +1,10 @@
 //! Files of every released schema open, with what they hold; others are refused untouched.
 #![allow(clippy::unwrap_used, reason = "a test says where it fails")]
 
-use rdq_spi::Storage as _;
+use rdq_spi::{
+    CompareAndSet, HeldClaim, RecordKey, RecordName, RecordSpace, Records as _, Storage as _,
+    TaskId, WorkerId,
+};
 use rdq_sqlite::{OpenError, SqliteOptions, SqliteStorage};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
@@ -31,6 +34,44 @@ async fn a_file_is_made_once_and_opens_again() {
     let first = schema(&path);
     open(&path).await.unwrap().close().await;
     assert_eq!(schema(&path), first);
+}
+
+#[tokio::test]
+async fn a_file_of_the_first_schema_is_upgraded_with_what_it_holds() {
+    let (_dir, path) = new_path();
+    let db = Connection::open(&path).unwrap();
+    db.execute_batch(include_str!("../migrations/0001_tasks.sql")).unwrap();
+    // A queue, and a task that a worker holds.
+    db.execute_batch(
+        "PRAGMA application_id = 0x72647100; PRAGMA user_version = 1;
+        UPDATE state SET seq = 7, generation = 5;
+        INSERT INTO queues (queue, name, in_flight) VALUES (1, 'q', 1);
+        INSERT INTO tasks (task, id, queue, lane, at, status, generation, lease_expires_at,
+            claimed_at, claimed_by, created_at, priority, handler_ref, envelope)
+        VALUES ((1 << 43) + 7, 'held', 1, 2147483650, 253402300799999, 1, 5, 253402300799999,
+            0, 'worker', 0, 0, 'h', x'01');",
+    )
+    .unwrap();
+    drop(db);
+
+    let migrated = SqliteStorage::migrate(&path).await.unwrap();
+    assert_eq!((migrated.from, migrated.to), (Some(1), 2));
+    let storage = open(&path).await.unwrap();
+
+    let id = TaskId::new("held").unwrap();
+    assert_eq!(storage.get(id.clone()).await.unwrap().claimed_by, Some(worker("worker")));
+    let held =
+        |by, generation| HeldClaim { task_id: id.clone(), worker_id: worker(by), generation };
+    let claims = vec![held("worker", 5), held("worker", 4), held("other", 5)];
+    let tokens = storage.claims_of(claims).await.unwrap();
+    assert!(tokens[0].is_some() && tokens[1..] == [None, None], "{tokens:?}");
+    let key = RecordKey { space: RecordSpace::Caller, name: RecordName::new("k").unwrap() };
+    let set = CompareAndSet { key, value: Some("v".into()), expected_revision: 0 };
+    assert_eq!(storage.compare_and_set(vec![set]).await.unwrap()[0].as_ref().unwrap(), &1);
+}
+
+fn worker(name: &str) -> WorkerId {
+    WorkerId::new(name).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -50,7 +50,7 @@ Exit codes:
   1  refused: the server or the system said no, a task was not found, or a check failed
   2  usage: the arguments are wrong
   3  unavailable: no server at the address, or one without its storage; try again later
-  4  nothing to do: no task was due, no dead letter matched, nothing was left to cancel";
+  4  nothing to do: no task was due, no dead letter or event was there, a lock is another's";
 
 /// What the process reports of a result.
 pub(crate) fn exit_code(result: &Result<Outcome, CliError>) -> u8 {
@@ -210,6 +210,12 @@ fn advice_on(reason: ErrorReason) -> &'static str {
         ErrorReason::QueueNotFound => "declare the queue with `rdq queue put`, or check its name",
         ErrorReason::IdConflict => "choose another --id, or enqueue into the queue that has it",
         ErrorReason::Contention | ErrorReason::Overloaded => "nothing changed; try again later",
+        ErrorReason::CasConflict => "read the record again: somebody changed it meanwhile",
+        ErrorReason::InvalidSpec => {
+            "see `rdq schedule put --help` for the specs; time zones are IANA names"
+        }
+        ErrorReason::OutboxMissing => "check the id; retention may have removed the message",
+        ErrorReason::OutboxClaimMismatch => "drop the work: the message belongs to a newer claim",
         ErrorReason::InvalidName | ErrorReason::ReservedName => {
             "names have 1 to 240 bytes, no control characters, and do not start with `__rdq_`"
         }

@@ -86,9 +86,11 @@ fn crates_import_what_the_table_says_and_nothing_else() {
         (
             "rdq-store",
             &[
+                "rdq-engine",
                 "rdq-memory",
                 "rdq-mongodb",
                 "rdq-postgres",
+                "rdq-proto",
                 "rdq-redis",
                 "rdq-remote",
                 "rdq-spi",

@@ -7,6 +7,7 @@ mod outbox;
 mod queue;
 mod request;
 mod resolution;
+mod schedule;
 mod task;
 mod transaction;
 
@@ -32,5 +33,6 @@ pub(crate) use resolution::{
     extend, live_claim, resolution, resolve_complete, resolve_dead_letter, resolve_fail,
     resolve_release, resolve_reschedule,
 };
+pub(crate) use schedule::{boundary_task, schedule, schedule_definition, schedule_name};
 pub(crate) use task::{status, submission, task_bytes};
 pub(crate) use transaction::{commit_response, operation_refusal, operations};

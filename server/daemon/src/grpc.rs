@@ -5,6 +5,7 @@ mod lock_service;
 mod outbox_service;
 mod queue_service;
 mod record_service;
+mod schedule_service;
 mod signal_service;
 mod stream_service;
 mod task_service;
@@ -16,8 +17,9 @@ use rdq_engine::Engine;
 use rdq_proto::v1::{
     lock_service_server::LockServiceServer, outbox_service_server::OutboxServiceServer,
     queue_service_server::QueueServiceServer, record_service_server::RecordServiceServer,
-    signal_service_server::SignalServiceServer, stream_service_server::StreamServiceServer,
-    task_service_server::TaskServiceServer, transaction_service_server::TransactionServiceServer,
+    schedule_service_server::ScheduleServiceServer, signal_service_server::SignalServiceServer,
+    stream_service_server::StreamServiceServer, task_service_server::TaskServiceServer,
+    transaction_service_server::TransactionServiceServer,
 };
 use std::time::Duration;
 use tonic::service::Routes;
@@ -58,6 +60,7 @@ pub(crate) fn routes(engine: &Engine) -> Routes {
         .add_service(sized!(SignalServiceServer, signal_service::Signals::new(engine())))
         .add_service(sized!(StreamServiceServer, stream_service::Streams::new(engine())))
         .add_service(sized!(LockServiceServer, lock_service::Locks::new(engine())))
+        .add_service(sized!(ScheduleServiceServer, schedule_service::Schedules::new(engine())))
         .add_service(sized!(RecordServiceServer, record_service::Records::new(engine())))
         .add_service(sized!(OutboxServiceServer, outbox_service::Outboxes::new(engine())))
         .add_service(sized!(

@@ -2,6 +2,7 @@
 //! It decides nothing about tasks.
 
 mod server; // start here
+mod schedules;
 mod migrate;
 mod config;
 mod connections;
@@ -9,7 +10,6 @@ mod limits;
 mod health;
 mod grpc;
 mod convert;
-mod ids;
 mod status;
 
 pub use config::{ConfigError, MigrateArgs, ServeArgs};

@@ -5,6 +5,7 @@ use crate::{
     connections::{Connections, bind},
     grpc::{self, KeepAlive},
     health::Health,
+    schedules,
 };
 use rdq_engine::{Engine, EngineError};
 use rdq_spi::StorageError;
@@ -107,6 +108,7 @@ impl Server {
         let tasks = vec![
             tokio::spawn(async move { accepting.accept(listener).await }),
             tokio::spawn(health.clone().follow(engine.clone())),
+            tokio::spawn(schedules::run(engine.clone())),
             tokio::spawn({
                 let health = health.clone();
                 async move {

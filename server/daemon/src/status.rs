@@ -83,7 +83,7 @@ impl Refusal {
 
     /// Logs `what` went wrong under a new correlation id. It may have gone wrong after a change.
     pub(crate) fn internal(what: &dyn std::fmt::Display) -> Self {
-        let correlation_id = ulid::Ulid::generate().to_string();
+        let correlation_id = rdq_engine::new_id().to_string();
         tracing::error!(%correlation_id, "internal error: {what}");
         Self::Internal { correlation_id, outcome_unknown: true }
     }

@@ -64,7 +64,7 @@ async fn work(engine: Engine) {
             let action =
                 Action::Complete { attempt: AttemptReport::default(), result: Bytes::new() };
             let (task_id, token) = (claim.task.id, claim.token);
-            (0, ResolveRequest { task_id, token, action, decided_fail: false })
+            (0, ResolveRequest { task_id, token, action, decided_fail: false, strict: false })
         };
         handle.outcomes(event.tasks.into_iter().map(complete).collect()).await;
     }

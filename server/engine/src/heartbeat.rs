@@ -27,6 +27,8 @@ pub struct ExtendRequest {
     pub lease: Option<Duration>,
     /// Replaces the checkpoint if set, at most 64 KiB.
     pub progress: Option<Bytes>,
+    /// Refuse it once the lease has run out, whatever the queue says.
+    pub strict: bool,
 }
 
 /// A heartbeat, and the claim it is for.
@@ -76,7 +78,7 @@ pub(crate) async fn extend_all(
 }
 
 fn check(snapshot: &Snapshot, request: ExtendRequest) -> Result<Beat, EngineError> {
-    let ExtendRequest { task_id, token, lease, progress } = request;
+    let ExtendRequest { task_id, token, lease, progress, strict } = request;
     check_lease("lease", lease)?;
     if let Some(progress) = &progress {
         check_blob("progress", progress)?;
@@ -90,7 +92,7 @@ fn check(snapshot: &Snapshot, request: ExtendRequest) -> Result<Beat, EngineErro
         lease: lease.unwrap_or(context.lease).clamp(LEASE_MIN, LEASE_MAX),
         held_max: effective.timeout,
         progress,
-        strict: effective.strict_leases,
+        strict: strict || effective.strict_leases,
     };
     Ok(Beat { params, claim })
 }

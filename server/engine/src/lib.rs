@@ -60,6 +60,7 @@ mod limits;
 mod weight;
 mod outbox_name;
 
+mod ids;
 mod queues;
 mod batcher;
 mod random;
@@ -73,6 +74,7 @@ pub use engine::Engine;
 pub use error::EngineError;
 pub use follow::{FollowRequest, Subscription};
 pub use heartbeat::ExtendRequest;
+pub use ids::new_id;
 pub use interactive::OpenTransaction;
 pub use listing::{DlqListRequest, ListPage, ListRequest};
 pub use options::{EngineOptions, QueueFile, TransactionLimits};

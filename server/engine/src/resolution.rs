@@ -31,6 +31,8 @@ pub struct ResolveRequest {
     pub action: Action,
     /// An engine that stands before this one decided a `Fail`: a repetition is matched as one.
     pub decided_fail: bool,
+    /// Refuse it once the lease has run out, whatever the queue says.
+    pub strict: bool,
 }
 
 /// How a claim ends.
@@ -137,7 +139,7 @@ pub(crate) fn read_token(task_id: &TaskId, token: &Bytes) -> Result<ClaimContext
 }
 
 pub(crate) fn decide(snapshot: &Snapshot, request: ResolveRequest) -> Result<Decided, EngineError> {
-    let ResolveRequest { task_id, token, action, decided_fail } = request;
+    let ResolveRequest { task_id, token, action, decided_fail, strict } = request;
     let context = read_token(&task_id, &token)?;
     let effective = snapshot.effective(&context.queue);
     let call = |call| if decided_fail { Call::Fail } else { call };
@@ -175,7 +177,7 @@ pub(crate) fn decide(snapshot: &Snapshot, request: ResolveRequest) -> Result<Dec
     };
     let ended = (context.holder, task_id.clone(), context.generation);
     let claim = ClaimRef { task_id, token: context.storage_token };
-    let resolution = Resolution { claim, call, outcome, strict: effective.strict_leases };
+    let resolution = Resolution { claim, call, outcome, strict: strict || effective.strict_leases };
     Ok(Decided { resolution, ended, queue: context.queue })
 }
 

@@ -258,6 +258,7 @@ async fn a_heartbeat_keeps_the_claim_but_not_beyond_the_timeout() {
             token: claimed.token.clone(),
             lease: None,
             progress: Some(Bytes::from_static(b"half")),
+            strict: false,
         };
         sleep(secs(8)).await;
         assert_eq!(engine.extend(beat.clone()).await.unwrap().remaining, secs(10));

@@ -135,7 +135,7 @@ async fn an_extension_through_another_server_keeps_its_place() {
         sleep(held[0].lease_remaining.saturating_sub(millis(5))).await;
         for claim in &held {
             let (task_id, token) = (claim.task.id.clone(), claim.token.clone());
-            let beat = ExtendRequest { task_id, token, lease: None, progress: None };
+            let beat = ExtendRequest { task_id, token, lease: None, progress: None, strict: false };
             other.extend(beat).await.unwrap();
         }
         sleep(secs(30)).await;
@@ -201,6 +201,7 @@ async fn a_work_stream_gets_what_its_credits_allow_and_acknowledges_what_is_dura
             token: tasks[2].token.clone(),
             lease: Some(secs(90)),
             progress: None,
+            strict: false,
         };
         handle.heartbeats(vec![(9, beat)]).await;
         let (mut outcomes, mut beats) = (Vec::new(), Vec::new());

@@ -184,11 +184,13 @@ class Client:
                 for n in asked:
                     answers[n] = error
                 return answers, error if error.retryable else None
+            results = [_enqueue_result(result) for result in response.results[: len(asked)]]
+            results += [_no_result()] * (len(asked) - len(results))
             if not answers:
-                answers = [_enqueue_result(result) for result in response.results]
+                answers = results
             else:
-                for n, result in zip(asked, response.results, strict=True):
-                    answers[n] = _enqueue_result(result)
+                for n, result in zip(asked, results, strict=True):
+                    answers[n] = result
             refused = {n: answer for n in asked if isinstance(answer := answers[n], RdqError) and answer.retryable}
             if not refused or not await retries.wait(next(iter(refused.values()))):
                 return answers, None
@@ -529,7 +531,16 @@ def _envelope(new: NewTask) -> task_pb2.Task:
 def _enqueue_result(result: task_service_pb2.EnqueueResult) -> Admission | RdqError:
     if result.HasField("error"):
         return _status.of_item(result.error)
-    return _convert.admission(result.enqueued)
+    if result.HasField("enqueued"):
+        return _convert.admission(result.enqueued)
+    return _no_result()
+
+
+def _no_result() -> RdqError:
+    """Of a task that the answer says nothing of."""
+    return RdqError(
+        "the server's answer has no result for this task", code=grpc.StatusCode.INTERNAL, outcome_unknown=True
+    )
 
 
 def _selector(ids: Iterable[str] | None, where: DlqFilter | None, all: bool) -> task_service_pb2.Selector:

@@ -23,6 +23,7 @@ __all__ = [
     "InvalidName",
     "MessageTooLarge",
     "NotFound",
+    "OtherContractVersion",
     "Overloaded",
     "PayloadTooLarge",
     "PermissionDenied",
@@ -238,6 +239,23 @@ class DeadlineExceeded(RdqError):
     """The call got no answer in time; a change may have happened."""
 
     REASON = "DEADLINE_EXCEEDED"
+
+
+class OtherContractVersion(RdqError):
+    """The server's contract has another major version than this client's, so a worker stops. The one that no server
+    sends."""
+
+    REASON = "OTHER_CONTRACT_VERSION"
+
+    @property
+    def client_version(self) -> str:
+        """`major.minor` of the contract that this client speaks."""
+        return self.metadata.get("client_version", "")
+
+    @property
+    def server_version(self) -> str:
+        """`major.minor` of the contract that the server speaks."""
+        return self.metadata.get("server_version", "")
 
 
 #: The types by the reason that they stand for.

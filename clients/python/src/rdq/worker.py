@@ -18,6 +18,7 @@ from ._worker.courier import Courier
 from ._worker.handlers import Handler, Handlers
 from ._worker.receiver import Receive, Receiver
 from .client import Client
+from .errors import OtherContractVersion
 
 _LOG = logging.getLogger("rdq.worker")
 #: After the grace, answers to the last outcomes are awaited for so long, in seconds.
@@ -142,6 +143,9 @@ class Worker:
 
         Args:
             handle_signals: SIGTERM and SIGINT drain; a second one ends the grace.
+
+        Raises:
+            OtherContractVersion: the server's contract has another major version; nothing was claimed.
         """
         await self.start()
         running = self._running
@@ -251,7 +255,10 @@ class _Running:
     def _one_ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled() or (error := task.exception()) is None or self._over.done():
             return
-        _LOG.critical("the worker broke", exc_info=error)
+        if isinstance(error, OtherContractVersion):
+            _LOG.critical("%s: the worker stops", error)
+        else:
+            _LOG.critical("the worker broke", exc_info=error)
         # Nothing can be told any more, so there is nothing to wait for.
         self._grace_ends = 0.0
         self._shorter.set()

@@ -61,6 +61,22 @@ class Scene:
             target: Where it connects to, if not to the server itself.
             options: Of `rdq.Worker`.
         """
+        worker = self.new_worker(queue, handlers, target=target, **options)
+        await worker.start()
+        try:
+            yield worker
+        finally:
+            await worker.stop()
+
+    def new_worker(
+        self,
+        queue: str | tuple[str, ...],
+        handlers: Mapping[Any, TestHandler],
+        *,
+        target: str | None = None,
+        **options: Any,
+    ) -> rdq.Worker:
+        """The same, not started."""
         queues = (queue,) if isinstance(queue, str) else queue
         client = self.new_client(target)
         if self.variant == "asyncio":
@@ -72,11 +88,7 @@ class Scene:
         for name, handler in handlers.items():
             ref, version = name if isinstance(name, tuple) else (name, None)
             register.add_handler(ref, handler if self.variant == "asyncio" else driven(handler), version=version)
-        await worker.start()
-        try:
-            yield worker
-        finally:
-            await worker.stop()
+        return worker
 
     async def close(self) -> None:
         """Closes every client."""

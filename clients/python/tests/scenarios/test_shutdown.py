@@ -9,6 +9,8 @@ from datetime import timedelta
 import pytest
 
 import rdq
+from rdq._contract import CONTRACT_VERSION
+from rdq._stubs.v1 import task_service_pb2
 
 from ..harness.relay import Relay
 from ..harness.scene import STOPPED, Scene, Signal, pause
@@ -94,6 +96,31 @@ async def test_drain_grace_over(scene: Scene) -> None:
         (task,) = await finished(client, admission.id)
     assert [attempt.attempt_no for attempt in task.attempts] == [1]
     assert task.result == b"so far"
+
+
+async def test_other_contract_version(scene: Scene) -> None:
+    """A worker says that the server's contract is another, and claims nothing; a producer does not ask."""
+    assert (await scene.client.capabilities()).contract_version == CONTRACT_VERSION
+
+    def foreign(method: str, answer: bytes) -> bytes:
+        if method != "GetCapabilities":
+            return answer
+        return bytes(task_service_pb2.GetCapabilitiesResponse(contract_version="2.7").SerializeToString())
+
+    async def run(claim: rdq.Claim) -> None:
+        raise AssertionError("it was claimed")
+
+    async with Relay(scene.server.target, change=foreign) as relay:
+        admission = await scene.new_client(relay.target).enqueue("work", "run")
+        assert relay.called == {"Enqueue": 1}
+        with pytest.raises(rdq.OtherContractVersion) as refused:
+            await scene.new_worker("work", {"run": run}, target=relay.target).run()
+        assert relay.called == {"Enqueue": 1, "GetCapabilities": 1}
+    assert (refused.value.client_version, refused.value.server_version) == (CONTRACT_VERSION, "2.7")
+    assert CONTRACT_VERSION in str(refused.value)
+    assert "'2.7'" in str(refused.value)
+    task = await scene.client.get(admission.id)
+    assert (task.status, task.attempts) == (rdq.TaskStatus.PENDING, ())
 
 
 async def test_server_restart(scene: Scene) -> None:

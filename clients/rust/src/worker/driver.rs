@@ -29,6 +29,8 @@ use tonic::Code;
 
 /// Unary calls of each kind under way at once. What comes meanwhile gathers into the next.
 const CALLS_MAX: usize = 4;
+/// When nothing is held any more, a stream has so long to end.
+const STREAM_END: Duration = Duration::from_secs(1);
 /// After the grace, outcomes have so long to be answered.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 /// Of these, so much is for the handlers that were stopped; the rest is for giving their claims back.
@@ -54,6 +56,10 @@ pub(super) struct Driver {
     connect_at: Instant,
     backoff: Backoff,
     by_claim_due: bool,
+    /// A stream of this server came up, so it speaks this client's contract.
+    contract_is_known: bool,
+    /// Why the worker cannot work.
+    failure: Option<Error>,
     stopping: Option<Stopping>,
 }
 
@@ -66,8 +72,8 @@ struct Stopping {
     /// The claims of handlers that have not ended yet are given back.
     release: Instant,
     released: bool,
-    /// A stream that does not end, though nothing is held, is waited for.
-    stream: Instant,
+    /// A stream that does not end is waited for; none while something is held.
+    stream: Option<Instant>,
     /// At last.
     end: Instant,
 }
@@ -100,19 +106,22 @@ impl Driver {
             connect_at: now(),
             backoff: Backoff::new(STREAMS),
             by_claim_due,
+            contract_is_known: false,
+            failure: None,
             stopping: None,
         }
     }
 
     /// Works until it is told to stop, and has stopped.
-    pub(super) async fn drive(mut self, stop: CancellationToken) -> Stopped {
+    pub(super) async fn drive(mut self, stop: CancellationToken) -> Result<Stopped, Error> {
         loop {
             let at = now();
             self.keep_time(at);
             self.start_waiting(at);
             let blocked = self.send(at);
             if self.is_done(at) {
-                return Stopped { unanswered: self.claims.len() };
+                let stopped = Stopped { unanswered: self.claims.len() };
+                return self.failure.map_or(Ok(stopped), Err);
             }
             let wake_at = self.wake_at(at);
             let Self { link, runs, calls, stopping, .. } = &mut self;
@@ -160,9 +169,9 @@ impl Driver {
     fn connect(&mut self) {
         let rpc = self.client.rpc();
         self.link = Some(if self.by_claim_due {
-            Link::claim_due(rpc, &self.settings)
+            Link::claim_due(rpc, &self.settings, !self.contract_is_known)
         } else {
-            Link::work(rpc, &self.settings, self.free())
+            Link::work(rpc, &self.settings, self.free(), !self.contract_is_known)
         });
     }
 
@@ -178,7 +187,8 @@ impl Driver {
             wake_at = wake_at.min(self.connect_at);
         }
         if let Some(stopping) = &self.stopping {
-            for end in [stopping.grace, stopping.release, stopping.stream, stopping.end] {
+            let ends = [stopping.grace, stopping.release, stopping.end];
+            for end in ends.into_iter().chain(stopping.stream) {
                 if end > at {
                     wake_at = wake_at.min(end);
                 }
@@ -187,11 +197,14 @@ impl Driver {
         wake_at
     }
 
-    fn is_done(&self, at: Instant) -> bool {
-        let Some(stopping) = &self.stopping else { return false };
+    fn is_done(&mut self, at: Instant) -> bool {
+        let Some(stopping) = &mut self.stopping else { return false };
         // A handler that ignores its stop holds nothing any more.
         let is_idle = self.claims.is_empty() && (self.runs.is_empty() || stopping.released);
-        let stream_is_over = self.link.is_none() || stopping.stream <= at;
+        // Claims that were on their way come before a stream ends. A server that is out of reach
+        // does not end it.
+        stopping.stream = is_idle.then(|| stopping.stream.unwrap_or(at + STREAM_END));
+        let stream_is_over = self.link.is_none() || stopping.stream.is_some_and(|end| end <= at);
         (is_idle && stream_is_over) || stopping.end <= at
     }
 
@@ -203,7 +216,7 @@ impl Driver {
             handlers_stopped: false,
             release: grace + self.settings.cleanup.min(RELEASE_WITHIN),
             released: false,
-            stream: at + LAST_ANSWERS,
+            stream: None,
             end: grace + LAST_ANSWERS,
         });
         // What this stream brought already is given back with the rest.
@@ -233,6 +246,7 @@ impl Driver {
         self.backoff.reset();
         let Some(link) = &mut self.link else { return };
         link.is_up = true;
+        self.contract_is_known = true;
         link.credits = link.credits.saturating_sub(message.tasks.len());
         if message.draining && !link.is_draining {
             tracing::info!("the server is draining");
@@ -326,6 +340,11 @@ impl Driver {
         if self.stopping.is_some() {
             return;
         }
+        if matches!(error, Error::OtherContractVersion(_)) {
+            tracing::error!("the worker stops: {error}");
+            self.failure = Some(error.clone());
+            return self.begin_stop();
+        }
         let may_fall_back = self.settings.receive == Receive::Auto && !self.by_claim_due;
         if error.code() == Code::Unimplemented && may_fall_back {
             tracing::warn!("the server does not know Work: going on with ClaimDue");
@@ -334,7 +353,7 @@ impl Driver {
         }
         let wait = self.backoff.next();
         let (code, reason) = (error.code(), error.reason());
-        tracing::warn!(?code, reason, ?wait, "the stream ended: {error}");
+        tracing::warn!(?code, reason, ?wait, "no stream, connecting again: {error}");
         self.connect_at = now() + wait;
     }
 

@@ -4,7 +4,7 @@
 use super::Settings;
 use crate::{
     Error,
-    client::{Rpc, Try, now},
+    client::{Rpc, Try, check_version, now},
 };
 use rdq_proto::{time, v1};
 use std::time::Duration;
@@ -45,7 +45,7 @@ pub(super) struct Link {
 
 impl Link {
     /// Opens `Work`, with these credits.
-    pub(super) fn work(rpc: Rpc, settings: &Settings, credits: usize) -> Self {
+    pub(super) fn work(rpc: Rpc, settings: &Settings, credits: usize, asks: bool) -> Self {
         let (out, requests) = mpsc::channel(OUT_MAX);
         let first = v1::WorkRequest {
             start: Some(v1::WorkStart {
@@ -58,15 +58,16 @@ impl Link {
         };
         // The channel is new, and has room.
         let _ = out.try_send(first);
+        let asked = asks.then(|| rpc.clone());
         let open = async move {
             let mut rpc = rpc;
             rpc.tasks.work(ReceiverStream::new(requests)).await
         };
-        Self::open(Some(out), credits, open, |message| message)
+        Self::open(Some(out), credits, asked, open, |message| message)
     }
 
     /// Opens `ClaimDue`, which only comes down.
-    pub(super) fn claim_due(rpc: Rpc, settings: &Settings) -> Self {
+    pub(super) fn claim_due(rpc: Rpc, settings: &Settings, asks: bool) -> Self {
         let wanted = i32::try_from(settings.concurrency).unwrap_or(i32::MAX);
         let request = v1::ClaimDueRequest {
             queues: settings.queues.clone(),
@@ -76,11 +77,12 @@ impl Link {
             follow: true,
             max_in_flight: Some(wanted),
         };
+        let asked = asks.then(|| rpc.clone());
         let open = async move {
             let mut rpc = rpc;
             rpc.tasks.claim_due(Request::new(request)).await
         };
-        Self::open(None, 0, open, |message: v1::ClaimDueResponse| v1::WorkResponse {
+        Self::open(None, 0, asked, open, |message: v1::ClaimDueResponse| v1::WorkResponse {
             tasks: message.tasks,
             ..v1::WorkResponse::default()
         })
@@ -89,12 +91,16 @@ impl Link {
     fn open<M: Send + 'static>(
         out: Option<mpsc::Sender<v1::WorkRequest>>,
         credits: usize,
+        asked: Option<Rpc>,
         open: impl Future<Output = Result<tonic::Response<Streaming<M>>, Status>> + Send + 'static,
         message: fn(M) -> v1::WorkResponse,
     ) -> Self {
         let (events, inbox) = mpsc::channel(IN_MAX);
         let reader = async move {
-            let end = read(open, message, &events).await;
+            let end = match ask_contract(asked).await {
+                Ok(()) => read(open, message, &events).await,
+                Err(error) => error,
+            };
             let _ = events.send(Event::Ended(end)).await;
         };
         let reader = AbortOnDropHandle::new(tokio::spawn(reader));
@@ -129,6 +135,19 @@ impl Link {
 pub(super) fn grant(credits: usize) -> Option<i32> {
     let credits = i32::try_from(credits).unwrap_or(0);
     (credits > 0).then_some(credits)
+}
+
+/// Asks which contract the server speaks, where that is to be asked; an error says why no stream
+/// should be opened.
+async fn ask_contract(asked: Option<Rpc>) -> Result<(), Error> {
+    let Some(mut rpc) = asked else { return Ok(()) };
+    let request = Try::ONLY.request(v1::GetCapabilitiesRequest {});
+    match Try::ONLY.answer(rpc.tasks.get_capabilities(request)).await {
+        Ok(answer) => check_version(&answer.into_inner().contract_version),
+        Err(error) if error.is_retryable() => Err(error),
+        // Something on the way that does not let this call through may well let the stream.
+        Err(_) => Ok(()),
+    }
 }
 
 async fn read<M>(

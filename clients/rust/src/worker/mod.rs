@@ -203,7 +203,7 @@ impl WorkerBuilder {
 ///     })
 ///     .build()?
 ///     .run_until(shutdown_signal())
-///     .await;
+///     .await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -247,14 +247,19 @@ impl Worker {
 
     /// Works until `shutdown` is over, then stops in order: see [`RunningWorker::stop`]. Dropping
     /// this future drops the handlers with it; their claims come back when their leases run out.
-    pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Stopped {
+    ///
+    /// Fails with [`Error::OtherContractVersion`], having claimed nothing, if the server's contract
+    /// has another major version.
+    pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<Stopped, Error> {
         let stop = CancellationToken::new();
         let working = Driver::new(self.client, self.settings).drive(stop.clone());
-        let told = async {
-            shutdown.await;
-            stop.cancel();
-        };
-        tokio::join!(working, told).0
+        tokio::pin!(working);
+        tokio::select! {
+            // It ended by itself.
+            stopped = &mut working => return stopped,
+            () = shutdown => stop.cancel(),
+        }
+        working.await
     }
 }
 
@@ -262,7 +267,7 @@ impl Worker {
 #[derive(Debug)]
 pub struct RunningWorker {
     stop: CancellationToken,
-    task: Option<JoinHandle<Stopped>>,
+    task: Option<JoinHandle<Result<Stopped, Error>>>,
     worker_id: String,
 }
 
@@ -276,14 +281,16 @@ impl RunningWorker {
     /// handlers go on, their leases kept, until they end or the grace is over; then they are
     /// stopped, and their tasks are due again at once with no attempt spent. Returns when every
     /// outcome is answered, or 5 s after the grace.
-    pub async fn stop(mut self) -> Stopped {
+    ///
+    /// Fails as [`Worker::run_until`] does.
+    pub async fn stop(mut self) -> Result<Stopped, Error> {
         self.stop.cancel();
-        let Some(task) = self.task.take() else { return Stopped::default() };
+        let Some(task) = self.task.take() else { return Ok(Stopped::default()) };
         match task.await {
             Ok(stopped) => stopped,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             // The runtime ends, and the worker with it.
-            Err(_) => Stopped::default(),
+            Err(_) => Ok(Stopped::default()),
         }
     }
 }

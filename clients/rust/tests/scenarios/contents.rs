@@ -59,7 +59,7 @@ async fn unicode_and_binary() {
     let task = until_status(&client, &id, TaskStatus::Dead).await;
     let error = task.attempts()[0].error.as_ref().unwrap();
     assert_eq!((error.error_type.as_str(), error.message.as_str()), (TEXT, TEXT));
-    worker.stop().await;
+    worker.stop().await.unwrap();
 }
 
 #[tokio::test]
@@ -86,7 +86,7 @@ async fn huge_payload() {
         let task = until_status(&client, &answer.unwrap().id, TaskStatus::Succeeded).await;
         assert_eq!(task.result(), &format!("{LARGEST} {}", byte * LARGEST as u64));
     }
-    worker.stop().await;
+    worker.stop().await.unwrap();
 
     let mut over = payload(1);
     over.push(1);
@@ -132,5 +132,5 @@ async fn unknown_fields() {
         assert_eq!(task.unknown_fields(), unknown, "{task:?}");
     }
     assert_eq!(*seen.lock().unwrap(), [unknown.clone(), unknown]);
-    worker.stop().await;
+    worker.stop().await.unwrap();
 }

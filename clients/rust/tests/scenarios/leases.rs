@@ -86,7 +86,7 @@ async fn lease_extended() {
 
     let task = until_status(&client, &id, TaskStatus::Succeeded).await;
     assert_eq!((task.attempts().len(), told.started()), (1, 1));
-    worker.stop().await;
+    worker.stop().await.unwrap();
 }
 
 #[tokio::test]
@@ -119,7 +119,7 @@ async fn lease_lost_mid_handler() {
 
     until("the handler is stopped", async || stopped.reasons().pop()).await;
     assert_eq!(stopped.reasons(), [Some(StopReason::Lost)]);
-    assert_eq!(worker.stop().await.unanswered, 0);
+    assert_eq!(worker.stop().await.unwrap().unanswered, 0);
     for claim in &claims {
         let task = client.get(&claim.id).await.unwrap();
         assert_eq!(task.status(), TaskStatus::InFlight, "the rival's claim stands");
@@ -157,7 +157,7 @@ async fn lease_all_but_gone() {
     // The first claim was given back without a handler and without an attempt.
     assert_eq!(*seen.lock().unwrap(), [(1, 2)]);
     assert_eq!((task.attempts().len(), task.lease_expired_count()), (1, 0));
-    worker.stop().await;
+    worker.stop().await.unwrap();
 }
 
 #[tokio::test]
@@ -198,7 +198,7 @@ async fn cancel_mid_handler() {
     client.cancel(&id).await.unwrap();
     crate::harness::awaited("its future is dropped", dropped.notified()).await;
 
-    assert_eq!(worker.stop().await.unanswered, 0);
+    assert_eq!(worker.stop().await.unwrap().unanswered, 0);
     let task = client.get(&id).await.unwrap();
     assert_eq!(task.status(), TaskStatus::Cancelled);
     assert_eq!(task.attempts()[0].outcome, AttemptOutcome::Cancelled);
@@ -244,6 +244,6 @@ async fn redelivery() {
     assert_eq!(task.result(), "second");
     until("the first is told", async || first.reasons().pop()).await;
     assert_eq!(first.reasons(), [Some(StopReason::Lost)]);
-    assert_eq!(worker.stop().await.unanswered, 0);
+    assert_eq!(worker.stop().await.unwrap().unanswered, 0);
     assert_eq!(client.get(&id).await.unwrap().result(), "second");
 }

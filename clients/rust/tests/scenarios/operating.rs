@@ -38,7 +38,7 @@ async fn bury(
     for (id, _) in &dead {
         until_status(client, id, TaskStatus::Dead).await;
     }
-    worker.stop().await;
+    worker.stop().await.unwrap();
 }
 
 fn ids(tasks: &[Task]) -> HashSet<&str> {

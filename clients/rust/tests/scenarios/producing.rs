@@ -71,7 +71,7 @@ async fn enqueue_options() {
     for id in ["low", "middle", "high"] {
         until_status(&client, id, TaskStatus::Succeeded).await;
     }
-    assert_eq!(worker.stop().await.unanswered, 0);
+    assert_eq!(worker.stop().await.unwrap().unanswered, 0);
     assert_eq!(*seen.lock().unwrap(), ["high", "middle", "low"]);
 }
 
@@ -213,5 +213,5 @@ async fn version_mismatch() {
             );
         }
     }
-    worker.stop().await;
+    worker.stop().await.unwrap();
 }

@@ -89,7 +89,7 @@ async fn trace_context() {
     let failing = NewTask::new(QUEUE, "fails").max_attempts(2);
     let failing = client.enqueue(failing).await.unwrap().id;
     until_status(&client, &failing, TaskStatus::Dead).await;
-    worker.stop().await;
+    worker.stop().await.unwrap();
     let mut spans = exported.0.lock().unwrap().clone();
     spans.retain(|span| is_of(span, &failing));
     let statuses: Vec<_> = spans.iter().map(|span| span.status.clone()).collect();

@@ -54,7 +54,7 @@ async fn happy_path() {
         let task = until_status(&client, &answer.unwrap().id, TaskStatus::Succeeded).await;
         assert_eq!(task.result(), &index.to_string().repeat(2));
     }
-    assert_eq!(worker.stop().await.unanswered, 0);
+    assert_eq!(worker.stop().await.unwrap().unanswered, 0);
 }
 
 #[tokio::test]
@@ -89,7 +89,7 @@ async fn retry_then_success() {
         assert_eq!(error.message, MailError(number).to_string());
         assert!(error.stack.contains(&error.message), "{}", error.stack);
     }
-    worker.stop().await;
+    worker.stop().await.unwrap();
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn retry_after_and_snooze() {
 
     assert_eq!((runs.load(Ordering::SeqCst), task.attempt_count()), (3, 2));
     assert_eq!(task.attempts()[0].outcome, AttemptOutcome::RetryableFailure);
-    worker.stop().await;
+    worker.stop().await.unwrap();
 }
 
 #[tokio::test]
@@ -163,7 +163,7 @@ async fn permanent_failure() {
     let task = until_status(&client, &enqueue("panics").await, TaskStatus::Succeeded).await;
     let error = task.attempts()[0].error.as_ref().unwrap();
     assert_eq!((error.error_type.as_str(), error.message.as_str()), ("panic", "broken"));
-    worker.stop().await;
+    worker.stop().await.unwrap();
 }
 
 #[tokio::test]
@@ -195,7 +195,7 @@ async fn outcome_mapper() {
     assert_eq!(task.attempts()[0].error.as_ref().unwrap().error_type, "http.404");
     let task = until_status(&client, &error, TaskStatus::Succeeded).await;
     assert_eq!(task.result(), "1 is good enough");
-    worker.stop().await;
+    worker.stop().await.unwrap();
 }
 
 #[tokio::test]
@@ -211,7 +211,7 @@ async fn unroutable() {
     let task = until_status(&client, &id, TaskStatus::Dead).await;
     assert_eq!(task.attempts().len(), 1);
     assert_eq!(task.attempts()[0].error.as_ref().unwrap().error_type, "rdq.Unroutable");
-    worker.stop().await;
+    worker.stop().await.unwrap();
 }
 
 #[tokio::test]
@@ -244,7 +244,7 @@ async fn execution_timeout() {
 
     assert_eq!(task.attempts()[0].error.as_ref().unwrap().error_type, "rdq.Timeout");
     assert_eq!(*reasons.lock().unwrap(), [Some(StopReason::Timeout)]);
-    worker.stop().await;
+    worker.stop().await.unwrap();
 }
 
 /// What panics when it is dropped.
@@ -280,7 +280,7 @@ async fn a_handler_that_panics_while_it_is_dropped_has_failed() {
     let error = task.attempts()[0].error.as_ref().unwrap();
     assert_eq!((error.error_type.as_str(), error.message.as_str()), ("panic", "dropped"));
     until_status(&client, &next, TaskStatus::Succeeded).await;
-    assert_eq!(worker.stop().await.unanswered, 0);
+    assert_eq!(worker.stop().await.unwrap().unanswered, 0);
 }
 
 #[tokio::test]
@@ -344,7 +344,7 @@ async fn bounded_concurrency() {
     assert_eq!(started.load(Ordering::SeqCst), 50);
     assert_eq!(most.load(Ordering::SeqCst), CONCURRENCY);
     assert_eq!(most_in_flight.load(Ordering::SeqCst), CONCURRENCY);
-    worker.stop().await;
+    worker.stop().await.unwrap();
 }
 
 #[tokio::test]
@@ -387,7 +387,7 @@ async fn progress_and_result() {
         let task = until_status(&client, &id, TaskStatus::Succeeded).await;
         assert_eq!(&task.result()[..], &result[..]);
     }
-    worker.stop().await;
+    worker.stop().await.unwrap();
 }
 
 #[tokio::test]
@@ -414,7 +414,7 @@ async fn result_too_large() {
     // The worker goes on.
     let id = client.enqueue(NewTask::new(QUEUE, "returns").payload("1")).await.unwrap().id;
     until_status(&client, &id, TaskStatus::Succeeded).await;
-    assert_eq!(worker.stop().await.unanswered, 0);
+    assert_eq!(worker.stop().await.unwrap().unanswered, 0);
 }
 
 #[tokio::test]
@@ -452,7 +452,7 @@ async fn a_call_that_fails_takes_no_success_away_and_one_outcome_that_is_refused
     let id = enqueue().await;
     until("both words are refused", async || (before.refusals() >= refused + 2).then_some(()))
         .await;
-    assert_eq!(worker.stop().await.unanswered, 0);
+    assert_eq!(worker.stop().await.unwrap().unanswered, 0);
     assert_eq!(client.get(&id).await.unwrap().status(), TaskStatus::InFlight);
 }
 
@@ -516,7 +516,7 @@ async fn claim_due_fallback() {
     })
     .await;
     gate.notify_one();
-    assert_eq!(awaited("the worker stops", stopping).await.unwrap().unanswered, 0);
+    assert_eq!(awaited("the worker stops", stopping).await.unwrap().unwrap().unanswered, 0);
     let task = client.get(&id).await.unwrap();
     assert_eq!((task.status(), &task.result()[..]), (TaskStatus::Succeeded, &b"ended"[..]));
 
@@ -528,7 +528,7 @@ async fn claim_due_fallback() {
         .unwrap()
         .start();
     let id = client.enqueue(NewTask::new(QUEUE, "echoes")).await.unwrap().id;
-    assert_eq!(forced.stop().await.unanswered, 0);
+    assert_eq!(forced.stop().await.unwrap().unanswered, 0);
     assert_eq!(client.get(&id).await.unwrap().status(), TaskStatus::Pending);
     let forced = worker(&client)
         .receive(Receive::ClaimDue)
@@ -537,5 +537,5 @@ async fn claim_due_fallback() {
         .unwrap()
         .start();
     until_status(&client, &id, TaskStatus::Succeeded).await;
-    forced.stop().await;
+    forced.stop().await.unwrap();
 }

@@ -1,96 +1,142 @@
-/** A claim that this worker holds: what is known of its lease, its handler and its outcome. */
+/** What a handler gets. */
 
 import type { ClaimedTask } from '../gen/rdq/v1/task_service_pb.js'
-import { now, toMs } from '../time.js'
-import { HandlerStopped, type StopCause } from './job.js'
+import { type Attempt, fromAttemptMessage, fromTaskMessage, type Task, toBytes } from '../task.js'
 
-/** A handler is not started with less than this of its lease. */
-const START_LEFT_MS = 100
+/** The most that the server keeps of a checkpoint. */
+const PROGRESS_BYTES_MAX = 64 * 1024
 
-/** A claim, known by its token. */
-export class Claim {
-  readonly raw: NonNullable<ClaimedTask['task']>
-  readonly id: string
-  readonly token: Uint8Array
-  readonly key: string
-  /** The whole lease, in milliseconds. */
-  readonly leaseMs: number
-  /** When the claim was made, by the monotonic clock, as far as is known. */
-  readonly claimedAt: number
-  /** When the lease ends, by the monotonic clock, as far as is known. */
-  leaseEndsAt: number
-  /** When the lease is to be extended. */
-  nextBeatAt: number
-  /** Heartbeats that went since the last answer. */
-  unansweredBeats = 0
-  /** Whether a heartbeat is under way by a unary call. */
-  isBeatCalled = false
-  /** The checkpoint that the server does not have yet. */
-  progress: Uint8Array | undefined
-  /** Stops the handler. */
-  readonly stopper = new AbortController()
-  /** `held` until its outcome is decided, `ending` until that is answered, then `over`. */
-  phase: 'held' | 'ending' | 'over' = 'held'
-  /** Whether the place that it had among the running is given to others. */
-  isFreed = false
-  /** Whether a handler of it runs. */
-  isRunning = false
+/** Why a handler was stopped; `signal.reason` of its AbortSignal. */
+export type StopCause =
+  /** Another worker holds the task now, or nobody does: drop the work. */
+  | 'lost'
+  /** The task was cancelled. */
+  | 'cancelled'
+  /** The task's `expiresAt` passed. */
+  | 'expired'
+  /** The queue's `execution.timeoutMs` passed; the attempt failed as `rdq.Timeout`. */
+  | 'timeout'
+  /** The worker's grace is over; the claim is given back. */
+  | 'shutdown'
 
+/** The reason with which a handler's signal is aborted. Whatever the handler does after
+ * that is not recorded, but a success after `shutdown` if it comes before the claim was given back. */
+export class HandlerStopped extends Error {
   constructor(
-    readonly claimed: ClaimedTask,
-    raw: NonNullable<ClaimedTask['task']>,
-    /** By the monotonic clock. */
-    arrivedAt: number,
+    /** Why. */
+    readonly why: StopCause,
   ) {
-    this.raw = raw
-    this.id = raw.id
-    this.token = claimed.claimToken
-    this.key = keyOf(claimed.claimToken)
-    const remainingMs = claimed.leaseRemaining === undefined ? 0 : toMs(claimed.leaseRemaining)
-    const { leaseExpiresAt, claimedAt } = raw
-    const grantedMs =
-      leaseExpiresAt === undefined || claimedAt === undefined
-        ? 0
-        : Number(leaseExpiresAt.seconds - claimedAt.seconds) * 1000 +
-          (leaseExpiresAt.nanos - claimedAt.nanos) / 1e6
-    this.leaseMs = Math.max(grantedMs, remainingMs, 1)
-    this.leaseEndsAt = arrivedAt + remainingMs
-    this.claimedAt = this.leaseEndsAt - this.leaseMs
-    // A third of the lease after it began.
-    this.nextBeatAt = this.leaseEndsAt - (this.leaseMs * 2) / 3
-  }
-
-  /** Whether enough of the lease is left to start a handler. */
-  isStartable(): boolean {
-    const least = Math.min(Math.max(this.leaseMs / 10, START_LEFT_MS), this.leaseMs / 2)
-    return this.leaseEndsAt - now() >= least
-  }
-
-  /** Why the handler was told to stop; undefined if it was not. */
-  get stopCause(): StopCause | undefined {
-    const reason: unknown = this.stopper.signal.reason
-    return reason instanceof HandlerStopped ? reason.why : undefined
-  }
-
-  /** Tells the handler to stop. */
-  stop(why: StopCause): void {
-    this.stopper.abort(new HandlerStopped(why))
+    super(`the handler was stopped: ${why}`)
+    this.name = 'HandlerStopped'
   }
 }
 
-/** A token as a key of a map. */
-export function keyOf(token: Uint8Array): string {
-  return Buffer.from(token.buffer, token.byteOffset, token.byteLength).toString('latin1')
-}
+/** One attempt to run a task. */
+export class Claim {
+  readonly #claimed: ClaimedTask
+  readonly #raw: NonNullable<ClaimedTask['task']>
+  readonly #keepProgress: (progress: Uint8Array) => void
+  #task: Task | undefined
 
-/** Why a claim is over, from what the server says of it. */
-export function lossOf(detail: string | undefined): StopCause {
-  switch (detail) {
-    case 'CANCELLED':
-      return 'cancelled'
-    case 'EXPIRED':
-      return 'expired'
-    default:
-      return 'lost'
+  /** @internal */
+  constructor(
+    claimed: ClaimedTask,
+    raw: NonNullable<ClaimedTask['task']>,
+    keepProgress: (progress: Uint8Array) => void,
+  ) {
+    this.#claimed = claimed
+    this.#raw = raw
+    this.#keepProgress = keepProgress
+  }
+
+  get id(): string {
+    return this.#raw.id
+  }
+
+  get queue(): string {
+    return this.#raw.queue
+  }
+
+  get handlerRef(): string {
+    return this.#raw.handlerRef
+  }
+
+  /** The version of the handler that the producer meant. */
+  get handlerVersion(): string | undefined {
+    return this.#raw.handlerVersion
+  }
+
+  get payload(): Uint8Array {
+    return this.#raw.payload
+  }
+
+  get contentType(): string {
+    return this.#raw.payloadContentType
+  }
+
+  get headers(): Readonly<Record<string, string>> {
+    return this.#raw.headers
+  }
+
+  /** The number that this attempt will have in the history. */
+  get attemptNo(): number {
+    return this.#claimed.attemptNo
+  }
+
+  /** How many attempts the task has before it is dead. */
+  get maxAttempts(): number {
+    return this.#claimed.maxAttempts
+  }
+
+  /** Grows with every claim of the task: hand it to systems that should refuse a slower, older worker. */
+  get generation(): bigint {
+    return this.#claimed.generation
+  }
+
+  /** The last checkpoint of an earlier attempt; empty if there is none. */
+  get progress(): Uint8Array {
+    return this.#raw.progress
+  }
+
+  /** Earlier attempts, the newest 100, without stacks and details. */
+  get attempts(): Attempt[] {
+    return this.#raw.attempts.map(fromAttemptMessage)
+  }
+
+  /** The whole task, as it was when it was claimed. */
+  get task(): Task {
+    this.#task ??= fromTaskMessage(this.#raw)
+    return this.#task
+  }
+
+  /** The payload as text. */
+  text(): string {
+    return new TextDecoder().decode(this.payload)
+  }
+
+  /**
+   * The payload parsed as JSON.
+   *
+   * @throws SyntaxError if it is none.
+   */
+  json(): unknown {
+    return JSON.parse(this.text())
+  }
+
+  /**
+   * Sets the checkpoint that a next attempt finds in `progress`. It is stored with the next heartbeat, and before a
+   * failure is.
+   *
+   * @throws RangeError above 64 KiB.
+   */
+  setProgress(progress: Uint8Array | string): void {
+    const bytes = toBytes(progress)
+    if (bytes.length > PROGRESS_BYTES_MAX) {
+      throw new RangeError(
+        `progress has ${String(bytes.length)} bytes, above ${String(PROGRESS_BYTES_MAX)}`,
+      )
+    }
+    // A copy: the handler may go on writing into its own.
+    this.#keepProgress(new Uint8Array(bytes))
   }
 }

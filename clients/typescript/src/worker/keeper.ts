@@ -21,10 +21,10 @@ import {
 import { sleep } from '../sleep.js'
 import { now, TIMER_MAX_MS, toMs } from '../time.js'
 import type { Transport } from '../transport.js'
-import { type Claim, lossOf } from './claim.js'
-import type { StopCause } from './job.js'
+import { type HeldClaim, lossOf } from './held.js'
+import type { StopCause } from './claim.js'
 import type { Logger } from './log.js'
-import type { Session } from './session.js'
+import type { ClaimStream } from './stream.js'
 
 /** One message of heartbeats. */
 const BOUNDS = { itemsMax: 1_000, bytesMax: 3 * 1024 * 1024 }
@@ -36,15 +36,15 @@ export interface KeeperHost {
   readonly transport: Transport
   readonly log: Logger
   /** The stream of now, if there is one. */
-  session(): Session | undefined
+  stream(): ClaimStream | undefined
   /** The claim is gone. */
-  lost(claim: Claim, why: StopCause): void
+  lost(claim: HeldClaim, why: StopCause): void
 }
 
 /** The claims to keep. */
 export class Keeper {
   readonly #host: KeeperHost
-  readonly #claims = new Set<Claim>()
+  readonly #claims = new Set<HeldClaim>()
   readonly #closing = new AbortController()
   #timer: NodeJS.Timeout | undefined
   #timerAt = Infinity
@@ -53,12 +53,12 @@ export class Keeper {
     this.#host = host
   }
 
-  add(claim: Claim): void {
+  add(claim: HeldClaim): void {
     this.#claims.add(claim)
     this.#arm(claim.nextBeatAt)
   }
 
-  remove(claim: Claim): void {
+  remove(claim: HeldClaim): void {
     this.#claims.delete(claim)
     if (this.#claims.size === 0) {
       this.#disarm()
@@ -75,14 +75,14 @@ export class Keeper {
    * Stores the checkpoint of a claim, again until that is answered. Resolves when the server has it, will not have it,
    * or the claim is lost.
    */
-  async saveProgress(claim: Claim): Promise<void> {
+  async saveProgress(claim: HeldClaim): Promise<void> {
     const { signal } = this.#closing
     const backoff = new Backoff(BACKOFF_FIRST_MS, BACKOFF_MAX_MS)
     for (let tries = 0; claim.progress !== undefined && !signal.aborted; tries += 1) {
-      const session = this.#host.session()
+      const stream = this.#host.stream()
       // A server that drains answers by the stream alone. Where the stream does not answer, another connection may.
-      const byStream = tries % 2 === 0 && session?.canSend === true
-      const error = await (byStream ? this.#beatByStream(session, claim) : this.#call([claim]))
+      const byStream = tries % 2 === 0 && stream?.canSend === true
+      const error = await (byStream ? this.#beatByStream(stream, claim) : this.#call([claim]))
       if (error?.reason !== undefined && ABOUT_REQUEST.has(error.reason)) {
         this.#progressRefused(claim, claim.progress, error)
       } else if (this.#isUnsaved(claim)) {
@@ -93,12 +93,12 @@ export class Keeper {
   }
 
   // A function of its own, since it changes while something is awaited.
-  #isUnsaved(claim: Claim): boolean {
+  #isUnsaved(claim: HeldClaim): boolean {
     return claim.progress !== undefined
   }
 
   /** One heartbeat by the stream; resolves when it is answered, or has been waited for long enough. */
-  #beatByStream(session: Session, claim: Claim): Promise<undefined> {
+  #beatByStream(stream: ClaimStream, claim: HeldClaim): Promise<undefined> {
     return new Promise((resolve) => {
       const done = () => {
         clearTimeout(timer)
@@ -112,7 +112,7 @@ export class Keeper {
         this.#answer(claim, progress, result)
         done()
       }
-      session.sendHeartbeats([{ extend: toRequest(claim), answer }])
+      stream.sendHeartbeats([{ extend: toRequest(claim), answer }])
     })
   }
 
@@ -136,7 +136,7 @@ export class Keeper {
   /** All that are due, or nearly so, in one message. */
   #beat(): void {
     const time = now()
-    const due: Claim[] = []
+    const due: HeldClaim[] = []
     let nextAt = Infinity
     for (const claim of this.#claims) {
       if (claim.nextBeatAt - claim.leaseMs / 30 <= time) {
@@ -150,13 +150,13 @@ export class Keeper {
     if (nextAt !== Infinity) {
       this.#arm(nextAt)
     }
-    const session = this.#host.session()
+    const stream = this.#host.stream()
     // Where the stream does not answer, another connection may.
-    const goesByStream = (claim: Claim) => session?.canSend === true && claim.unansweredBeats < 2
+    const goesByStream = (claim: HeldClaim) => stream?.canSend === true && claim.unansweredBeats < 2
     const byStream = due.filter(goesByStream)
     const byCall = due.filter((claim) => !goesByStream(claim) && !claim.isBeatCalled)
     for (const batch of cut(byStream, sizeOf, BOUNDS)) {
-      session?.sendHeartbeats(
+      stream?.sendHeartbeats(
         batch.map((claim) => {
           const { progress } = claim
           return {
@@ -174,7 +174,7 @@ export class Keeper {
   }
 
   /** Resolves to what the call was refused with, if it was. */
-  async #call(batch: Claim[]): Promise<RdqError | undefined> {
+  async #call(batch: HeldClaim[]): Promise<RdqError | undefined> {
     const progresses = batch.map((claim) => claim.progress)
     const request = create(ExtendLeasesRequestSchema, { leases: batch.map(toRequest) })
     const leaseMs = Math.min(...batch.map((claim) => claim.leaseMs))
@@ -205,7 +205,7 @@ export class Keeper {
   }
 
   #answer(
-    claim: Claim,
+    claim: HeldClaim,
     sentProgress: Uint8Array | undefined,
     result: ExtendLeaseResult | undefined,
   ): void {
@@ -237,7 +237,7 @@ export class Keeper {
     }
   }
 
-  #progressRefused(claim: Claim, progress: Uint8Array, { reason, message }: RdqError): void {
+  #progressRefused(claim: HeldClaim, progress: Uint8Array, { reason, message }: RdqError): void {
     this.#host.log.error('progress was refused', { taskId: claim.id, reason, message })
     if (claim.progress === progress) {
       claim.progress = undefined
@@ -250,7 +250,7 @@ function tryMsOf(leaseMs: number): number {
   return Math.min(Math.max(leaseMs / 3, CALL_MIN_MS), TRY_MAX_MS)
 }
 
-function toRequest(claim: Claim): ExtendLeaseRequest {
+function toRequest(claim: HeldClaim): ExtendLeaseRequest {
   const { id, token: claimToken, progress } = claim
   return create(ExtendLeaseRequestSchema, {
     id,
@@ -259,6 +259,6 @@ function toRequest(claim: Claim): ExtendLeaseRequest {
   })
 }
 
-function sizeOf(claim: Claim): number {
+function sizeOf(claim: HeldClaim): number {
   return 1024 + (claim.progress?.length ?? 0)
 }

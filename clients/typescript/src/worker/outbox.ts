@@ -13,10 +13,10 @@ import {
 import { ABOUT_REQUEST, BACKOFF_FIRST_MS, BACKOFF_MAX_MS, TRY_MAX_MS } from '../retry.js'
 import type { Transport } from '../transport.js'
 import { TIMER_MAX_MS } from '../time.js'
-import type { Claim } from './claim.js'
+import type { HeldClaim } from './held.js'
 import type { Logger } from './log.js'
 import { TaskError, toResolution } from './outcome.js'
-import type { Session } from './session.js'
+import type { ClaimStream } from './stream.js'
 
 /** One message of outcomes. */
 const BOUNDS = { itemsMax: 1_000, bytesMax: 3 * 1024 * 1024 }
@@ -24,7 +24,7 @@ const BOUNDS = { itemsMax: 1_000, bytesMax: 3 * 1024 * 1024 }
 const RESULT_BYTES_MAX = 1024 * 1024
 
 interface Entry {
-  claim: Claim
+  claim: HeldClaim
   resolution: Resolution
   /** Whether it was sent before, so that the answer may have been lost. */
   wasSent: boolean
@@ -40,9 +40,9 @@ export interface OutboxHost {
   readonly transport: Transport
   readonly log: Logger
   /** The stream of now, if there is one. */
-  session(): Session | undefined
+  stream(): ClaimStream | undefined
   /** The outcome is answered, or never will be. */
-  settled(claim: Claim): void
+  settled(claim: HeldClaim): void
 }
 
 /** The outcomes that are not answered yet. */
@@ -57,7 +57,7 @@ export class Outbox {
   }
 
   /** Takes the outcome of a claim. */
-  add(claim: Claim, resolution: Resolution): void {
+  add(claim: HeldClaim, resolution: Resolution): void {
     const size = resultBytes(resolution)
     const isSendable = size <= RESULT_BYTES_MAX
     const message = `the result has ${String(size)} bytes`
@@ -105,11 +105,11 @@ export class Outbox {
   #flush(): void {
     const queue = this.#queue
     this.#queue = []
-    const session = this.#host.session()
+    const stream = this.#host.stream()
     const together = queue.filter((entry) => !entry.isAlone)
     for (const batch of cut(together, sizeOf, BOUNDS)) {
-      if (session?.canSend === true) {
-        this.#sendByStream(session, batch)
+      if (stream?.canSend === true) {
+        this.#sendByStream(stream, batch)
       } else {
         void this.#call(batch)
       }
@@ -121,8 +121,8 @@ export class Outbox {
     }
   }
 
-  #sendByStream(session: Session, batch: Entry[]): void {
-    session.sendOutcomes(
+  #sendByStream(stream: ClaimStream, batch: Entry[]): void {
+    stream.sendOutcomes(
       batch.map((entry) => ({
         resolution: entry.resolution,
         answer: (result: ResolveResult | undefined, streamError?: RdqError) => {
@@ -192,6 +192,8 @@ export class Outbox {
         return
       }
       default:
+        // An answer that lacks it, or says nothing: it may have been stored all the same.
+        entry.wasSent = true
         this.#pushLater(entry)
     }
   }
@@ -226,7 +228,7 @@ export class Outbox {
 }
 
 /** The failure that stands in for an outcome that the server does not take. */
-function refused(claim: Claim, message: string): Resolution {
+function refused(claim: HeldClaim, message: string): Resolution {
   return toResolution(
     claim,
     new TaskError('rdq.OutcomeRefused', `the outcome was refused: ${message}`),

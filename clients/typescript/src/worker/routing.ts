@@ -1,7 +1,7 @@
 /** Which handler runs a task. */
 
 import { HandlerVersionMismatch } from '../gen/rdq/v1/task_service_pb.js'
-import type { Job } from './job.js'
+import type { Claim } from './claim.js'
 
 /** What a handler returns is kept as the task's result: bytes, or text as UTF-8; at most 64 KiB. */
 // eslint-disable-next-line @typescript-eslint/no-invalid-void-type -- a handler that returns nothing is the common one
@@ -11,7 +11,7 @@ export type HandlerResult = Uint8Array | string | void
  * Runs a task. What it returns completes the task, what it throws fails the attempt. The signal is aborted, with a
  * `HandlerStopped` as its reason, when the work is to be dropped: hand it on to what the handler awaits.
  */
-export type Handler = (job: Job, signal: AbortSignal) => Promise<HandlerResult> | HandlerResult
+export type Handler = (claim: Claim, signal: AbortSignal) => Promise<HandlerResult> | HandlerResult
 
 /** What becomes of a claim. */
 export type Route =

@@ -1,16 +1,25 @@
 /** Takes tasks, runs their handlers, and says how they ended. */
 
 import { hostname } from 'node:os'
+import { create } from '@bufbuild/protobuf'
 import { Backoff } from '../backoff.js'
-import { Code, type RdqError } from '../errors.js'
-import type { ClaimedTask, LostClaim, Resolution } from '../gen/rdq/v1/task_service_pb.js'
+import { contractErrorOf } from '../contract.js'
+import { Code, OtherContractVersionError, RdqError } from '../errors.js'
+import {
+  type ClaimedTask,
+  GetCapabilitiesRequestSchema,
+  type LostClaim,
+  type Resolution,
+  TaskService,
+} from '../gen/rdq/v1/task_service_pb.js'
 import { randomText } from '../ids.js'
+import { TRY_MAX_MS } from '../retry.js'
 import { sleep } from '../sleep.js'
 import { inHandlerSpan } from '../telemetry.js'
 import { now, TIMER_MAX_MS, toDuration, toMs } from '../time.js'
 import type { Transport } from '../transport.js'
-import { Claim, keyOf, lossOf } from './claim.js'
-import { HandlerStopped, Job, type StopCause } from './job.js'
+import { HeldClaim, keyOf, lossOf } from './held.js'
+import { HandlerStopped, Claim, type StopCause } from './claim.js'
 import { Keeper } from './keeper.js'
 import { consoleLogger, type Logger } from './log.js'
 import { Outbox } from './outbox.js'
@@ -26,7 +35,7 @@ import {
   toResolution,
 } from './outcome.js'
 import { type Handler, Routing } from './routing.js'
-import { ClaimDueSession, type Session, type SessionEvents, WorkSession } from './session.js'
+import { ClaimDueStream, type ClaimStream, type ClaimStreamEvents, WorkStream } from './stream.js'
 
 const CONCURRENCY_DEFAULT = 10
 const CONCURRENCY_MAX = 10_000
@@ -35,8 +44,8 @@ const GRACE_MS = 30_000
 const LAST_ANSWERS_MS = 5_000
 /** A handler that is stopped by the end of the grace has so long to unwind before its claim is given back. */
 const UNWIND_MS = 1_000
-/** A stream whose sending side is closed has so long to say what is under way. */
-const STREAM_END_MS = 2_000
+/** When nothing is held any more, a stream whose sending side is closed has so long to end. */
+const STREAM_END_MS = 1_000
 /** The type of the failure of a handler that ran too long. */
 const TIMEOUT_TYPE = 'rdq.Timeout'
 const BACKOFF_FIRST_MS = 100
@@ -45,7 +54,7 @@ const BACKOFF_MAX_MS = 10_000
 /** Sees what a handler returned or threw before anyone else, and may say how the attempt ends. */
 export type OutcomeMapper = (
   ended: Ended,
-  job: Job,
+  claim: Claim,
 ) => Outcome | undefined | Promise<Outcome | undefined>
 
 /** How a worker works. */
@@ -87,14 +96,18 @@ export class Worker implements AsyncDisposable {
   readonly #keeper: Keeper
 
   /** Claims whose outcome is not answered yet, by their tokens. */
-  readonly #claims = new Map<string, Claim>()
+  readonly #claims = new Map<string, HeldClaim>()
   /** The newest claim of each task. */
-  readonly #newest = new Map<string, Claim>()
+  readonly #newest = new Map<string, HeldClaim>()
   /** Claims that arrived while no handler was free. */
-  #waiting: Claim[] = []
+  #waiting: HeldClaim[] = []
   /** Claims that have a handler that runs, or an outcome that is not answered. */
   #busy = 0
-  #session: Session | undefined
+  #stream: ClaimStream | undefined
+  /** Whether the server is known to speak this client's contract. */
+  #isContractKnown = false
+  /** Why the worker cannot work. */
+  #failure: OtherContractVersionError | undefined
   #isGrantScheduled = false
   #receiving: Promise<void> | undefined
   #stopped: Promise<void> | undefined
@@ -122,7 +135,7 @@ export class Worker implements AsyncDisposable {
     for (const [handlerRef, handler] of Object.entries(options.handlers ?? {})) {
       this.handle(handlerRef, handler)
     }
-    const host = { transport, log: this.#log, session: () => this.#session }
+    const host = { transport, log: this.#log, stream: () => this.#stream }
     this.#outbox = new Outbox({
       ...host,
       settled: (claim) => {
@@ -147,7 +160,10 @@ export class Worker implements AsyncDisposable {
     return this
   }
 
-  /** Begins to take tasks. A worker starts once. */
+  /**
+   * Begins to take tasks. A worker starts once. Of a server with another major version of the contract nothing is taken:
+   * the log says so, and the worker stops; `run` rejects with it.
+   */
   start(): this {
     if (this.#receiving !== undefined || this.#isStopping()) {
       throw new Error('a worker starts once')
@@ -156,11 +172,18 @@ export class Worker implements AsyncDisposable {
     return this
   }
 
-  /** Works until it is stopped. */
+  /**
+   * Works until it is stopped.
+   *
+   * @throws OtherContractVersionError if the server's contract has another major version.
+   */
   async run(): Promise<void> {
     this.start()
     await this.#receiving
     await this.#stopped
+    if (this.#failure !== undefined) {
+      throw this.#failure
+    }
   }
 
   /** Stops in order when the process gets one of these signals; a second one ends the process. */
@@ -199,10 +222,23 @@ export class Worker implements AsyncDisposable {
     const backoff = new Backoff(BACKOFF_FIRST_MS, BACKOFF_MAX_MS)
     let byClaimDue = this.#options.receive === 'claim_due'
     while (!this.#isStopping()) {
-      const error = await this.#connection(byClaimDue, () => {
-        backoff.reset()
-      })
+      const refusal = await this.#contractRefusal()
       if (this.#isStopping()) {
+        return
+      }
+      const error =
+        refusal ??
+        (await this.#connection(byClaimDue, () => {
+          backoff.reset()
+        }))
+      if (this.#isStopping()) {
+        return
+      }
+      if (error instanceof OtherContractVersionError) {
+        const { message, clientVersion, serverVersion } = error
+        this.#log.error(message, { workerId: this.workerId, clientVersion, serverVersion })
+        this.#failure = error
+        void this.stop()
         return
       }
       const isUnknown = error?.code === Code.UNIMPLEMENTED && !byClaimDue
@@ -216,8 +252,38 @@ export class Worker implements AsyncDisposable {
       const fields = { workerId: this.workerId, code: error?.code, message: error?.message }
       // A server that goes or comes is nothing to wake anybody for.
       const isUsual = error === undefined || error.code === Code.UNAVAILABLE
-      this.#log[isUsual ? 'info' : 'warn']('the stream ended; connecting again', fields)
+      const what = refusal === undefined ? 'the stream ended' : 'the server does not answer'
+      this.#log[isUsual ? 'info' : 'warn'](`${what}; connecting again`, fields)
       await sleep(backoff.nextMs(), this.#stopping.signal)
+    }
+  }
+
+  /** Why no stream should be opened now: the server speaks another contract, or cannot be asked which. */
+  async #contractRefusal(): Promise<RdqError | undefined> {
+    if (this.#isContractKnown || this.#isStopping()) {
+      return undefined
+    }
+    try {
+      const { contractVersion } = await this.#transport.unary(
+        TaskService.method.getCapabilities,
+        create(GetCapabilitiesRequestSchema),
+        TRY_MAX_MS,
+        this.#stopping.signal,
+      )
+      this.#isContractKnown = true
+      return contractErrorOf(contractVersion)
+    } catch (error) {
+      if (this.#isStopping()) {
+        return undefined
+      }
+      if (!(error instanceof RdqError)) {
+        throw error
+      }
+      if (error.code === Code.DEADLINE_EXCEEDED) {
+        this.#transport.renew()
+      }
+      // Something on the way that does not let this call through may well let the stream.
+      return error.retryable ? error : undefined
     }
   }
 
@@ -225,7 +291,7 @@ export class Worker implements AsyncDisposable {
   #connection(byClaimDue: boolean, alive: () => void): Promise<RdqError | undefined> {
     return new Promise((resolve) => {
       const transport = this.#transport.fork()
-      const events: SessionEvents = {
+      const events: ClaimStreamEvents = {
         alive,
         claims: (tasks) => {
           this.#arrived(tasks)
@@ -237,8 +303,8 @@ export class Worker implements AsyncDisposable {
           this.#log.info('the server drains', { workerId: this.workerId })
         },
         end: (error) => {
-          if (this.#session === session) {
-            this.#session = undefined
+          if (this.#stream === stream) {
+            this.#stream = undefined
           }
           transport.close()
           resolve(error)
@@ -249,21 +315,21 @@ export class Worker implements AsyncDisposable {
         workerId: this.workerId,
         leaseMs: this.#options.leaseMs,
       }
-      const session: Session = byClaimDue
-        ? new ClaimDueSession(transport, intake, this.#concurrency, events)
-        : new WorkSession(transport, intake, events)
-      this.#session = session
+      const stream: ClaimStream = byClaimDue
+        ? new ClaimDueStream(transport, intake, this.#concurrency, events)
+        : new WorkStream(transport, intake, events)
+      this.#stream = stream
       this.#grant()
     })
   }
 
   /** Lets the server send as many tasks as there are free handlers. */
   #grant(): void {
-    const session = this.#session
-    if (session?.canGrant === true && !this.#isStopping()) {
-      const credits = this.#concurrency - this.#busy - this.#waiting.length - session.openCredits
+    const stream = this.#stream
+    if (stream?.canGrant === true && !this.#isStopping()) {
+      const credits = this.#concurrency - this.#busy - this.#waiting.length - stream.openCredits
       if (credits > 0) {
-        session.grant(credits)
+        stream.grant(credits)
       }
     }
   }
@@ -285,7 +351,7 @@ export class Worker implements AsyncDisposable {
       if (task === undefined || this.#claims.has(keyOf(claimed.claimToken))) {
         continue
       }
-      const claim = new Claim(claimed, task, arrivedAt)
+      const claim = new HeldClaim(claimed, task, arrivedAt)
       const older = this.#newest.get(claim.id)
       if (older !== undefined) {
         this.#lose(older, 'lost')
@@ -320,48 +386,48 @@ export class Worker implements AsyncDisposable {
 
   // ---- Running
 
-  async #begin(claim: Claim): Promise<void> {
-    const { raw, claimed } = claim
+  async #begin(held: HeldClaim): Promise<void> {
+    const { raw, claimed } = held
     const route = this.#routing.route(raw.handlerRef, raw.handlerVersion, claimed.versionMismatch)
     if (route.case === 'deadLetter') {
-      this.#log.warn('a task has no handler here', { taskId: claim.id, message: route.message })
+      this.#log.warn('a task has no handler here', { taskId: held.id, message: route.message })
       const outcome = new Permanent(route.message, { type: route.errorType })
-      this.#end(claim, toResolution(claim, outcome))
+      this.#end(held, toResolution(held, outcome))
       return
     }
-    const job = new Job(claimed, raw, (progress) => {
-      claim.progress = progress
+    const claim = new Claim(claimed, raw, (progress) => {
+      held.progress = progress
     })
-    claim.isRunning = true
-    const limit = this.#limit(claim)
-    const ended = await this.#run(route.handler, job, claim.stopper.signal)
+    held.isRunning = true
+    const limit = this.#limit(held)
+    const ended = await this.#run(route.handler, claim, held.stopper.signal)
     clearTimeout(limit)
-    const outcome = claim.phase === 'held' ? await this.#decide(ended, job) : undefined
-    claim.isRunning = false
+    const outcome = held.phase === 'held' ? await this.#decide(ended, claim) : undefined
+    held.isRunning = false
     // Of a handler that the end of the grace stopped, only a success counts; else its claim is given back.
-    const counts = claim.stopCause !== 'shutdown' || outcome instanceof Success
-    if (outcome !== undefined && counts && this.#isHeld(claim)) {
-      this.#settle(claim, outcome)
+    const counts = held.stopCause !== 'shutdown' || outcome instanceof Success
+    if (outcome !== undefined && counts && this.#isHeld(held)) {
+      this.#settle(held, outcome)
     }
-    this.#freed(claim)
+    this.#freed(held)
   }
 
   // A function of its own, since the phase changes while something is awaited.
-  #isHeld(claim: Claim): boolean {
+  #isHeld(claim: HeldClaim): boolean {
     return claim.phase === 'held'
   }
 
-  async #run(handler: Handler, job: Job, signal: AbortSignal): Promise<Ended> {
+  async #run(handler: Handler, claim: Claim, signal: AbortSignal): Promise<Ended> {
     const about = {
-      queue: job.queue,
-      taskId: job.id,
-      attemptNo: job.attemptNo,
-      handlerRef: job.handlerRef,
-      headers: job.headers,
+      queue: claim.queue,
+      taskId: claim.id,
+      attemptNo: claim.attemptNo,
+      handlerRef: claim.handlerRef,
+      headers: claim.headers,
     }
     const run = async (): Promise<Ended> => {
       try {
-        return { ok: true, value: await handler(job, signal) }
+        return { ok: true, value: await handler(claim, signal) }
       } catch (error) {
         return { ok: false, error }
       }
@@ -375,20 +441,20 @@ export class Worker implements AsyncDisposable {
     })
   }
 
-  async #decide(ended: Ended, job: Job): Promise<Outcome> {
+  async #decide(ended: Ended, claim: Claim): Promise<Outcome> {
     const { outcomeMapper } = this.#options
     if (outcomeMapper === undefined) {
       return outcomeOf(ended)
     }
     try {
-      return (await outcomeMapper(ended, job)) ?? outcomeOf(ended)
+      return (await outcomeMapper(ended, claim)) ?? outcomeOf(ended)
     } catch (error) {
       return outcomeOf({ ok: false, error })
     }
   }
 
   /** Stops the handler when the queue's timeout is over. */
-  #limit(claim: Claim): NodeJS.Timeout | undefined {
+  #limit(claim: HeldClaim): NodeJS.Timeout | undefined {
     const { executionTimeout } = claim.claimed
     if (executionTimeout === undefined) {
       return undefined
@@ -410,7 +476,7 @@ export class Worker implements AsyncDisposable {
   // ---- Ending
 
   /** Says how an attempt ended; a checkpoint that the next attempt may want goes first. */
-  #settle(claim: Claim, outcome: Outcome): void {
+  #settle(claim: HeldClaim, outcome: Outcome): void {
     let resolution: Resolution
     try {
       resolution = toResolution(claim, outcome)
@@ -427,7 +493,7 @@ export class Worker implements AsyncDisposable {
     }
   }
 
-  #end(claim: Claim, resolution: Resolution): void {
+  #end(claim: HeldClaim, resolution: Resolution): void {
     claim.phase = 'ending'
     this.#outbox.add(claim, resolution)
   }
@@ -442,7 +508,7 @@ export class Worker implements AsyncDisposable {
   }
 
   /** The claim is gone: its handler is stopped, and has no outcome. */
-  #lose(claim: Claim, why: StopCause): void {
+  #lose(claim: HeldClaim, why: StopCause): void {
     if (claim.phase !== 'held') {
       return // the answer to its outcome says it
     }
@@ -457,12 +523,12 @@ export class Worker implements AsyncDisposable {
   }
 
   /** The outcome is answered. */
-  #over(claim: Claim): void {
+  #over(claim: HeldClaim): void {
     this.#forget(claim)
     this.#freed(claim)
   }
 
-  #forget(claim: Claim): void {
+  #forget(claim: HeldClaim): void {
     claim.phase = 'over'
     this.#keeper.remove(claim)
     this.#claims.delete(claim.key)
@@ -475,7 +541,7 @@ export class Worker implements AsyncDisposable {
   }
 
   /** A handler is free when nothing of it runs and its outcome is answered. */
-  #freed(claim: Claim): void {
+  #freed(claim: HeldClaim): void {
     if (!claim.isRunning && claim.phase === 'over' && !claim.isFreed) {
       claim.isFreed = true
       this.#busy -= 1
@@ -493,35 +559,42 @@ export class Worker implements AsyncDisposable {
     for (const [signal, stop] of this.#signals) {
       process.removeListener(signal, stop)
     }
-    this.#session?.closeSend()
+    this.#stream?.closeSend()
     this.#startWaiting() // gives back what did not start
-    const streamEnded = this.#streamEnded()
-    await this.#idleUntil(graceEnd)
+    await this.#drainedUntil(graceEnd)
     const late = [...this.#claims.values()].filter((claim) => claim.phase === 'held')
     for (const claim of late) {
       claim.stop('shutdown')
       void this.#giveBack(claim)
     }
-    // Claims that were on their way arrive before that.
-    await streamEnded
-    await this.#idleUntil(end)
+    await this.#drainedUntil(end)
+    this.#stream?.cancel()
     this.#outbox.close()
     this.#keeper.close()
     await this.#receiving
     this.#onStopped()
   }
 
-  /** The stream whose sending side is closed ends by itself; if not, it is ended. */
-  async #streamEnded(): Promise<void> {
+  /** Resolves when nothing is held and the stream has ended, or was given up; at the latest at `end`. */
+  async #drainedUntil(end: number): Promise<void> {
     const ended = new AbortController()
     void this.#receiving?.then(() => {
       ended.abort()
     })
-    await sleep(this.#receiving === undefined ? 0 : STREAM_END_MS, ended.signal)
-    this.#session?.cancel()
+    while (now() < end) {
+      await this.#idleUntil(end)
+      // Claims that were on their way arrive before the stream ends. A server that cannot be reached does not end it.
+      if (this.#stream !== undefined) {
+        await sleep(Math.max(0, Math.min(STREAM_END_MS, end - now())), ended.signal)
+      }
+      if (this.#claims.size === 0) {
+        this.#stream?.cancel()
+        return
+      }
+    }
   }
 
-  async #giveBack(claim: Claim): Promise<void> {
+  async #giveBack(claim: HeldClaim): Promise<void> {
     const until = now() + UNWIND_MS
     while (claim.isRunning && now() < until) {
       await sleep(5)

@@ -10,8 +10,8 @@ use rdq_spi::{
     Admission, AttemptReport, CLAIM_ATTEMPTS_MAX, Call, Cancelled, Capabilities, Claim,
     ClaimParams, ClaimRef, ClaimToken, Claimed, DlqListParams, DueHints, ExtendParams, Extended,
     ListParams, Moment, NewTask, Outcome, Overrides, Page, PurgeParams, QueueConfig, QueueName,
-    QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result, StaleDetail, Step,
-    Storage, StorageError, SweepParams, Swept, Task, TaskId, TaskStatus, Timestamp,
+    QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result, Signals, StaleDetail,
+    Step, Storage, StorageError, Streams, SweepParams, Swept, Task, TaskId, TaskStatus, Timestamp,
 };
 use sqlx::{
     AssertSqlSafe, PgPool, Row as _,
@@ -36,9 +36,17 @@ static CALLS: Mutex<BTreeMap<&str, u64>> = Mutex::new(BTreeMap::new());
 /// How often each function was called; all are named.
 pub(crate) fn calls() -> BTreeMap<&'static str, u64> {
     let mut calls = CALLS.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    for function in
-        ["enqueue", "claim_due", "extend_lease", "complete", "reschedule", "dead_letter", "release"]
-    {
+    for function in [
+        "enqueue",
+        "claim_due",
+        "extend_lease",
+        "complete",
+        "reschedule",
+        "dead_letter",
+        "release",
+        "publish",
+        "notify",
+    ] {
         calls.entry(function).or_default();
     }
     calls
@@ -47,8 +55,8 @@ pub(crate) fn calls() -> BTreeMap<&'static str, u64> {
 /// An application with connections of its own, beside a server.
 #[derive(Debug)]
 pub(crate) struct Application {
-    server: PostgresStorage,
-    db: PgPool,
+    pub(crate) server: PostgresStorage,
+    pub(crate) db: PgPool,
     namespace: String,
     is_closed: AtomicBool,
 }
@@ -63,12 +71,17 @@ impl Application {
         Self { server, db, namespace, is_closed }
     }
 
-    fn check_open(&self) -> Result<()> {
+    pub(crate) fn check_open(&self) -> Result<()> {
         if self.is_closed.load(Ordering::Relaxed) { Err(StorageError::Closed) } else { Ok(()) }
     }
 
     /// A call of a function of the schema.
-    fn call<'q>(&self, function: &'static str, select: &str, arguments: &str) -> Statement<'q> {
+    pub(crate) fn call<'q>(
+        &self,
+        function: &'static str,
+        select: &str,
+        arguments: &str,
+    ) -> Statement<'q> {
         *CALLS.lock().unwrap_or_else(PoisonError::into_inner).entry(function).or_default() += 1;
         let namespace = &self.namespace;
         let sql = format!("SELECT {select} FROM {namespace}.{function}({arguments}) AS answer");
@@ -317,7 +330,7 @@ fn refusal(error: &sqlx::Error, task_id: &TaskId) -> StorageError {
     }
 }
 
-fn failure(error: &sqlx::Error) -> StorageError {
+pub(crate) fn failure(error: &sqlx::Error) -> StorageError {
     StorageError::Internal { operation: "sql", source: error.to_string().into() }
 }
 
@@ -375,6 +388,14 @@ impl Storage for Application {
 
     fn capabilities(&self) -> Capabilities {
         self.server.capabilities()
+    }
+
+    fn signals(&self) -> Option<&dyn Signals> {
+        Some(self)
+    }
+
+    fn streams(&self) -> Option<&dyn Streams> {
+        Some(self)
     }
 
     async fn ping(&self) -> Result<()> {

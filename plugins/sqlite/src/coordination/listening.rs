@@ -183,10 +183,14 @@ impl Heard {
 
     /// Tells of what stands in the file.
     pub(crate) fn look(&mut self, sql: &mut Statements<'_>, listeners: &Listeners) -> Sql<()> {
-        self.look_at_streams(sql, listeners)?;
-        self.look_at_channels(sql, listeners)?;
+        // Outside of a transaction it is one of its own, here to see one state of the file.
+        sql.state.savepoint.execute([])?;
+        let looked = self
+            .look_at_streams(sql, listeners)
+            .and_then(|()| self.look_at_channels(sql, listeners));
+        sql.state.release.execute([])?;
         self.look = None;
-        Ok(())
+        looked
     }
 
     fn look_at_streams(&mut self, sql: &mut Statements<'_>, listeners: &Listeners) -> Sql<()> {
@@ -209,23 +213,17 @@ impl Heard {
     fn look_at_channels(&mut self, sql: &mut Statements<'_>, listeners: &Listeners) -> Sql<()> {
         let Some(heard) = self.number else { return Ok(()) };
         let sql = &mut sql.coordination;
-        // Two statements, and others may write between them: the older number is the safe one.
-        let (last, _) = read_notified(&mut sql.notified)?;
+        let (last, forgotten): (i64, i64) =
+            sql.notified.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
         let mut rows = sql.notifications.query([heard])?;
         while let Some(row) = rows.next()? {
             let channel = ChannelName::stored(row.get_ref(0)?.as_str()?);
             listeners.hub.wake(&Topic::Channel(channel));
         }
-        drop(rows);
-        let (_, forgotten) = read_notified(&mut sql.notified)?;
         if forgotten > heard {
             listeners.hub.reconnected();
         }
         self.number = Some(last);
         Ok(())
     }
-}
-
-fn read_notified(sql: &mut rusqlite::Statement<'_>) -> Sql<(i64, i64)> {
-    sql.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
 }

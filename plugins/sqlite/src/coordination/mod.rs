@@ -1,12 +1,14 @@
 //! Coordination: `impl` of each faculty beside tasks, one short method per operation. What changes
 //! anything goes to the writer, where a commit calls the same functions as the plain calls do.
 
+mod joined;
 mod listening;
 mod locks;
 mod records;
 mod streams;
 mod transactions;
 
+pub use joined::{Joined, join};
 pub(crate) use listening::{Heard, Listeners, News, Since, forget_notifications};
 pub(crate) use streams::Counter;
 

@@ -99,3 +99,66 @@ fn apply_one(tx: &mut Tx<'_, '_>, operation: &Operation) -> Sql<Result<Applied>>
         Operation::Resolve(resolution) => holding::resolve(tx, resolution)?.map(Applied::Resolved),
     })
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a panic is how a test reports")]
+mod tests {
+    use super::*;
+    use crate::{SqliteOptions, SqliteStorage, disk_full::new_task};
+    use futures::StreamExt as _;
+    use rdq_spi::{
+        ChannelName, NewEvent, QueueName, ReadFrom, ReadParams, Signals as _, Storage as _,
+        StreamName, Streams as _, TaskId, Topic, Wake,
+    };
+
+    fn publish(text: &'static str) -> Operation {
+        let stream = StreamName::new("s").unwrap();
+        Operation::Publish(NewEvent { stream, key: None, payload: text.into() })
+    }
+
+    fn channel(name: &str) -> ChannelName {
+        ChannelName::new(name).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_refused_one_leaves_those_that_share_its_transaction_as_they_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rdq.db");
+        let storage = SqliteStorage::open(&path, SqliteOptions::default()).await.unwrap();
+        let topics = ["a", "b"].map(|name| Topic::Channel(channel(name)));
+        let mut wakes = storage.listen(topics.to_vec()).await.unwrap();
+        let elsewhere = QueueName::new("elsewhere").unwrap();
+        let mut in_a_new_queue = new_task(1, 9);
+        in_a_new_queue.queue = elsewhere.clone();
+        let refused = [
+            publish("never"),
+            Operation::Enqueue(new_task(2, 9)),
+            Operation::Enqueue(in_a_new_queue),
+            Operation::Notify(channel("a")),
+            Operation::Cancel(TaskId::new("missing").unwrap()),
+        ];
+
+        let together = storage.writer.call("test", 1, move |tx| {
+            let before = commit(tx, &[publish("one"), Operation::Enqueue(new_task(0, 9))])?;
+            let refused = commit(tx, &refused)?;
+            let after = commit(tx, &[publish("two"), Operation::Notify(channel("b"))])?;
+            Ok((before, refused, after))
+        });
+        let (before, refused, after) = together.await.unwrap();
+
+        assert_eq!(before.unwrap()[0], Applied::Published(1));
+        assert_eq!(refused.unwrap_err().index, Some(4));
+        assert_eq!(after.unwrap(), [Applied::Published(2), Applied::Notified]);
+        let stream = StreamName::new("s").unwrap();
+        let params =
+            ReadParams { stream, from: ReadFrom::Offset(0), limit: 10, bytes_max: 1 << 20 };
+        let events = storage.read(params).await.unwrap();
+        let texts: Vec<_> = events.iter().map(|event| &event.payload[..]).collect();
+        assert_eq!(texts, [b"one", b"two"]);
+        let queue = QueueName::new("q").unwrap();
+        assert_eq!(storage.stats(queue.clone()).await.unwrap().ready, 1);
+        assert_eq!(storage.queue_names(None, 10).await.unwrap(), [queue]);
+        // The first channel's would come first.
+        assert_eq!(wakes.next().await, Some(Wake::News(topics[1].clone())));
+    }
+}

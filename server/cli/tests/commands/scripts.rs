@@ -175,3 +175,87 @@ async fn a_small_bench_measures_everything_and_leaves_no_queue() {
     assert_eq!((&alone["enqueue"]["count"], &alone["lives"]), (&1500.into(), &Value::Null));
     assert_eq!(shell.json(&["queue", "list"])["queues"], serde_json::json!([]));
 }
+
+#[tokio::test]
+async fn streams_are_published_read_followed_and_trimmed() {
+    let shell = Shell::open().await;
+    let first = shell.json(&["stream", "publish", "orders", "--payload", "one"])["offset"].as_i64();
+    let first = first.expect("an offset");
+    shell.json(&["stream", "publish", "orders", "--key", "k", "--payload", "two"]);
+
+    let events = &shell.json(&["stream", "read", "orders"])["events"];
+    assert_eq!(events[0]["payload"], "one");
+    assert_eq!((&events[1]["key"], &events[1]["payload"]), (&"k".into(), &"two".into()));
+    let after = first.to_string();
+    let rest = &shell.json(&["stream", "read", "orders", "--after", &after])["events"];
+    assert_eq!(rest.as_array().map(Vec::len), Some(1));
+
+    let subscribe = ["stream", "subscribe", "orders", "billing", "--count", "2", "--save"];
+    let followed = shell.ok(&[&subscribe[..], &["--output", "json"]].concat());
+    assert_eq!(followed.lines().count(), 2);
+    let saved = shell.json(&["stream", "offset", "orders", "billing"])["offset"].as_i64();
+    assert!(saved > Some(first), "{saved:?}");
+    let save = ["stream", "offset", "orders", "billing", "--save", &after];
+    assert_eq!(shell.json(&save)["offset"].as_i64(), saved, "an offset never goes back");
+    let nothing = shell.run(&["stream", "read", "orders", "--consumer", "billing"]);
+    assert_eq!(nothing.code, 4, "{nothing:?}");
+
+    let trimmed = shell.json(&["stream", "trim", "orders", "--horizon", &after]);
+    assert_eq!(trimmed, serde_json::json!({ "count": 1 }));
+    assert_eq!(shell.run(&["stream", "trim", "orders", "--horizon", "-5"]).code, 4);
+}
+
+#[tokio::test]
+async fn locks_are_taken_kept_and_given_back() {
+    let shell = Shell::open().await;
+    let mine = ["lock", "try", "deploy", "--owner", "me", "--ttl", "5m"];
+    let held = shell.json(&mine);
+    assert_eq!((&held["acquired"], &held["owner"]), (&true.into(), &"me".into()));
+    let theirs = shell.run(&["lock", "try", "deploy", "--owner", "you", "--ttl", "5m"]);
+    assert_eq!(theirs.code, 4, "{theirs:?}");
+    assert_eq!(shell.json(&["lock", "get", "deploy"])["generation"], held["generation"]);
+
+    let renew = ["lock", "renew", "deploy", "--owner", "me", "--ttl", "10m"];
+    assert_eq!(shell.json(&renew)["renewed"], true);
+    let other = [&renew[..], &["--generation", "999"]].concat();
+    assert_eq!(shell.run(&other).code, 4);
+    let release = ["lock", "release", "deploy", "--owner", "me"];
+    assert_eq!(shell.json(&release)["released"], true);
+    assert_eq!(shell.run(&release).code, 4);
+    assert_eq!(shell.run(&["lock", "get", "deploy"]).code, 4);
+    assert_eq!(shell.run(&["lock", "try", "deploy", "--owner", "me", "--ttl", "0s"]).code, 1);
+}
+
+#[tokio::test]
+async fn schedules_are_stored_listed_paused_and_removed() {
+    let shell = Shell::open().await;
+    let put = ["schedule", "put", "nightly", "0 3 * * *", "reports", "build"];
+    let zoned = [&put[..], &["--time-zone", "Europe/Berlin", "--payload", "x"]].concat();
+    let stored = &shell.json(&zoned)["schedule"];
+    assert_eq!((&stored["time_zone"], &stored["payload"]), (&"Europe/Berlin".into(), &"x".into()));
+    assert!(stored["next_boundary_at"].is_string(), "{stored}");
+
+    let every = ["schedule", "put", "pulse", "@every 1s", "health", "ping"];
+    shell.json(&every);
+    let names = shell.json(&["schedule", "list"]);
+    let names: Vec<_> =
+        names["schedules"].as_array().expect("schedules").iter().map(|it| &it["name"]).collect();
+    assert_eq!(names, ["nightly", "pulse"]);
+    let claimed = loop {
+        let claimed = shell.run(&["claim", "health", "--output", "json"]);
+        if claimed.code == 0 {
+            break claimed.out;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    };
+    assert!(claimed.contains("\"ping\""), "{claimed}");
+
+    let paused = &shell.json(&["schedule", "pause", "nightly"])["schedule"];
+    assert_eq!((&paused["paused"], &paused["next_boundary_at"]), (&true.into(), &Value::Null));
+    assert_eq!(shell.json(&["schedule", "resume", "nightly"])["schedule"]["paused"], false);
+    assert_eq!(shell.json(&["schedule", "delete", "nightly"])["existed"], true);
+    assert_eq!(shell.run(&["schedule", "delete", "nightly"]).code, 4);
+    let bad = shell.run(&["schedule", "put", "bad", "30 2 30 2 *", "q", "h"]);
+    assert_eq!(bad.code, 1);
+    assert!(bad.err.contains("INVALID_SPEC"), "{bad:?}");
+}

@@ -31,6 +31,9 @@ fn mistakes_in_arguments_are_told_before_a_server_is_asked() {
         (&["queue", "put", "q"], "--set"),
         (&["queue", "put", "q", "--set", "retry.max_attemps=3"], "max_attemps"),
         (&["queue", "put", "q", "--set", "execution.lease=60"], "execution.lease"),
+        (&["stream", "read", "s", "--after", "1", "--consumer", "c"], "--consumer"),
+        (&["lock", "try", "l", "--owner", "me", "--ttl", "soon"], "soon"),
+        (&["schedule", "put", "s", "@daily", "q"], "HANDLER"),
         (&["stats", "--server", "ftp://host"], "ftp"),
         (&["stats", "--server", "http://:::"], "http://:::"),
         (&["serve", "--listen", "0.0.0.0:0"], "--insecure"),
@@ -56,7 +59,7 @@ fn a_server_that_is_not_there_is_named_with_what_to_do() {
 }
 
 /// Every command, by its words.
-const COMMANDS: [&[&str]; 26] = [
+const COMMANDS: [&[&str]; 43] = [
     &[],
     &["serve"],
     &["migrate"],
@@ -81,6 +84,23 @@ const COMMANDS: [&[&str]; 26] = [
     &["queue", "delete"],
     &["stats"],
     &["watch"],
+    &["stream"],
+    &["stream", "publish"],
+    &["stream", "read"],
+    &["stream", "subscribe"],
+    &["stream", "offset"],
+    &["stream", "trim"],
+    &["lock"],
+    &["lock", "try"],
+    &["lock", "renew"],
+    &["lock", "release"],
+    &["lock", "get"],
+    &["schedule"],
+    &["schedule", "put"],
+    &["schedule", "list"],
+    &["schedule", "delete"],
+    &["schedule", "pause"],
+    &["schedule", "resume"],
     &["bench"],
     &["check"],
 ];

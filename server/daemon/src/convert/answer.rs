@@ -122,6 +122,7 @@ pub(crate) fn capabilities(engine: &Engine) -> v1::GetCapabilitiesResponse {
         ("streams", faculties.streams),
         ("locks", faculties.locks),
         ("records", faculties.records),
+        ("schedules", engine.has_schedules()),
         ("outbox", engine.has_outboxes()),
         ("transactions", faculties.transactions),
         ("interactive_transactions", faculties.interactive),

@@ -5,10 +5,10 @@ use super::{
     request::{delay, extent, lease, name, task_id, worker_id},
     task::{at_most, check_headers, clamp},
 };
-use crate::{ids, status::Refusal};
+use crate::status::Refusal;
 use bytes::{Bytes, BytesMut};
 use prost::Message as _;
-use rdq_engine::{ClaimMessagesRequest, ClaimedTask, NewMessage, OutboxName};
+use rdq_engine::{ClaimMessagesRequest, ClaimedTask, NewMessage, OutboxName, new_id};
 use rdq_proto::{raw, time, v1};
 use rdq_spi::{
     Attempt, AttemptError, AttemptOutcome, AttemptReport, HeldClaim, QueueName, Task, Timestamp,
@@ -57,7 +57,7 @@ pub(crate) fn outboxes(names: &[String]) -> Result<Vec<QueueName>, Refusal> {
 
 pub(crate) fn new_message(from: v1::OutboxServiceEnqueueRequest) -> Result<NewMessage, Refusal> {
     let outbox = outbox("outbox", &from.outbox)?;
-    let id = if from.id.is_empty() { ids::next() } else { task_id(&from.id)? };
+    let id = if from.id.is_empty() { new_id() } else { task_id(&from.id)? };
     check_headers("headers", &from.headers)?;
     at_most("payload", from.payload.len(), PAYLOAD_BYTES_MAX)?;
     let after = from.delay.as_ref().map(|value| delay("delay", value)).transpose()?;

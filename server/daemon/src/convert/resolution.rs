@@ -21,7 +21,7 @@ fn claim(id: &str, token: Bytes) -> Result<(TaskId, Bytes), Refusal> {
 
 fn request(id: &str, token: Bytes, action: Action) -> Result<ResolveRequest, Refusal> {
     let (task_id, token) = claim(id, token)?;
-    Ok(ResolveRequest { task_id, token, action, decided_fail: false })
+    Ok(ResolveRequest { task_id, token, action, decided_fail: false, strict: false })
 }
 
 pub(crate) fn resolve_complete(from: v1::CompleteRequest) -> Result<ResolveRequest, Refusal> {
@@ -89,7 +89,7 @@ pub(crate) fn resolution(from: v1::Resolution) -> Result<ResolveRequest, Refusal
 pub(crate) fn extend(from: v1::ExtendLeaseRequest) -> Result<ExtendRequest, Refusal> {
     let (task_id, token) = claim(&from.id, from.claim_token)?;
     let lease = lease(from.lease.as_ref())?;
-    Ok(ExtendRequest { task_id, token, lease, progress: from.progress })
+    Ok(ExtendRequest { task_id, token, lease, progress: from.progress, strict: false })
 }
 
 pub(crate) fn live_claim(from: v1::ClaimRef) -> Result<(TaskId, Bytes), Refusal> {

@@ -1,10 +1,10 @@
 //! Tasks and attempts: the envelope in two, and together again.
 
 use super::request::{moment, name, positive, task_id};
-use crate::{ids, status::Refusal};
+use crate::status::Refusal;
 use bytes::{Bytes, BytesMut};
 use prost::Message as _;
-use rdq_engine::Submission;
+use rdq_engine::{Submission, new_id};
 use rdq_proto::{
     envelope::{join_attempt, join_task, split_attempt, split_task},
     raw, time, v1,
@@ -35,7 +35,7 @@ pub(crate) fn submission(encoded: &Bytes) -> Result<Submission, Refusal> {
     check_version(&task)?;
     check_carried(&task)?;
     let id = if task.id.is_empty() {
-        let id = ids::next();
+        let id = new_id();
         let mut with_id = BytesMut::from(&envelope[..]);
         raw::put_field(&mut with_id, ID, id.as_str().as_bytes());
         envelope = with_id.freeze();

@@ -254,7 +254,7 @@ async fn end(
 async fn beat(world: &World, engine: &Engine, claim: &ClaimedTask) {
     let (task_id, token) = (claim.task.id.clone(), claim.token.clone());
     let sent = world.history.sends(claim, false, false);
-    let beat = ExtendRequest { task_id, token, lease: None, progress: None };
+    let beat = ExtendRequest { task_id, token, lease: None, progress: None, strict: false };
     let answer = engine.extend(beat).await;
     world.history.answered(&sent, &answer, false);
     if let Ok(extended) = &answer {

@@ -135,7 +135,7 @@ pub fn report(error_type: &str) -> AttemptReport {
 
 pub fn request(claim: &ClaimedTask, action: Action) -> ResolveRequest {
     let (task_id, token) = (claim.task.id.clone(), claim.token.clone());
-    ResolveRequest { task_id, token, action, decided_fail: false }
+    ResolveRequest { task_id, token, action, decided_fail: false, strict: false }
 }
 
 pub fn complete(claim: &ClaimedTask) -> ResolveRequest {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from itertools import zip_longest
 from typing import Any, TypeAlias
 
 import grpc
@@ -147,7 +148,7 @@ class Courier:
         except RdqError as error:
             outbox.call_failed([number for number, _ in letters], error)
             return
-        for (number, _), result in zip(letters, response.results, strict=True):
+        for (number, _), result in zip_longest(letters, response.results[: len(letters)]):
             outbox.answered(number, result)
 
     async def _extend(self, beats: NumberedBeats) -> None:
@@ -158,7 +159,7 @@ class Courier:
         except RdqError as error:
             keeper.unanswered((number for number, _ in beats), error)
             return
-        for (number, _), result in zip(beats, response.results, strict=True):
+        for (number, _), result in zip_longest(beats, response.results[: len(beats)]):
             keeper.answered(number, result)
 
 

@@ -84,8 +84,11 @@ class Keeper:
             self._schedule(delivery, delivery.lease / 10)
         return taken
 
-    def answered(self, number: int, result: task_service_pb2.ExtendLeaseResult) -> None:
-        """The server answered one."""
+    def answered(self, number: int, result: task_service_pb2.ExtendLeaseResult | None) -> None:
+        """The server answered one; None, or a result that says nothing, is no answer."""
+        if result is None or result.WhichOneof("outcome") is None:
+            self.unanswered([number])
+            return
         delivery, progress = self._flying.pop(number, (None, None))
         if delivery is None or not delivery.held:
             return

@@ -109,15 +109,17 @@ class Outbox:
             return [(number, letter)]
         return []
 
-    def answered(self, number: int, result: task_service_pb2.ResolveResult) -> None:
-        """The server answered one."""
+    def answered(self, number: int, result: task_service_pb2.ResolveResult | None) -> None:
+        """The server answered one; with None, or with a result that says nothing, it is sent again."""
         letter = self._flying.pop(number, None)
         if letter is None:
             return
-        if result.HasField("error"):
+        if result is not None and result.HasField("resolved"):
+            self._settled(letter.delivery)
+        elif result is not None and result.HasField("error"):
             self._refuse(letter, _status.of_item(result.error))
         else:
-            self._settled(letter.delivery)
+            self._send_later(letter, RdqError("no result for an outcome", code=StatusCode.INTERNAL))
 
     def call_failed(self, numbers: Sequence[int], error: RdqError) -> None:
         """The call that carried these was refused, or got no answer. That says nothing of the outcomes themselves, but

@@ -13,9 +13,9 @@ import grpc
 import grpc.aio
 from google.protobuf.duration_pb2 import Duration
 
-from .. import _status
+from .. import _contract, _status
 from .._backoff import Backoff
-from .._connection import Channel, Connection
+from .._connection import TRY_SECONDS_MAX, Channel, Connection
 from .._stubs.v1 import task_service_pb2
 from .._time import to_duration
 from ..errors import RdqError
@@ -65,6 +65,7 @@ class Receiver:
         self._attempt: asyncio.Future[None] | None = None
         self._stream: WorkStream | None = None
         self._heard = 0.0
+        self._contract_known = False
         self._closing: asyncio.Task[None] | None = None
 
     def drain(self) -> None:
@@ -84,12 +85,15 @@ class Receiver:
         self._courier.close_stream()
 
     async def run(self) -> None:
-        """Receives until `drain`."""
+        """Receives until `drain`.
+
+        Raises:
+            OtherContractVersion: the server's contract has another major version; nothing was claimed.
+        """
         while not self._draining.is_set():
             channel = self._connection.open()
             # A task, since a call that waits for its connection does not notice that it is cancelled.
-            by = self._claim_due if self._receive is Receive.CLAIM_DUE else self._work
-            self._attempt = asyncio.ensure_future(by(channel))
+            self._attempt = asyncio.ensure_future(self._receive_by(channel))
             try:
                 await self._attempt
             except grpc.aio.AioRpcError as error:
@@ -103,6 +107,26 @@ class Receiver:
                 await channel.close()
             if not self._draining.is_set():
                 await self._pause()
+
+    async def _receive_by(self, channel: Channel) -> None:
+        if not self._contract_known:
+            await self._check_contract(channel)
+        await (self._claim_due(channel) if self._receive is Receive.CLAIM_DUE else self._work(channel))
+
+    async def _check_contract(self, channel: Channel) -> None:
+        """Asks which contract the server speaks, before anything is claimed from it."""
+        request = task_service_pb2.GetCapabilitiesRequest()
+        try:
+            answer = await channel.tasks.GetCapabilities(
+                request, timeout=TRY_SECONDS_MAX, metadata=self._connection.metadata
+            )
+        except grpc.aio.AioRpcError as error:
+            if _status.of_call(error).retryable:
+                raise
+            # Something on the way that does not let this call through may well let the stream.
+            return
+        self._contract_known = True
+        _contract.check(answer.contract_version)
 
     async def _pause(self) -> None:
         try:

@@ -1,5 +1,5 @@
-//! A gRPC server before a server: it passes calls on, but for methods that it refuses, and claims
-//! that it makes look late.
+//! A gRPC server before a server: it passes calls on, but for methods that it refuses, claims that
+//! it makes look late, answers that it cuts short, and a contract that it says to speak.
 
 use axum::Router;
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
@@ -41,6 +41,9 @@ pub(crate) struct Interposer {
 struct Rules {
     refused: Mutex<HashMap<String, Status>>,
     refusals: AtomicUsize,
+    calls: Mutex<Vec<String>>,
+    contract: Mutex<Option<String>>,
+    cuts: Mutex<HashMap<String, usize>>,
     late_claim: AtomicBool,
     draining: AtomicBool,
 }
@@ -51,6 +54,36 @@ impl Rules {
         let status = refused.get(path).cloned()?;
         self.refusals.fetch_add(1, Ordering::SeqCst);
         Some(status)
+    }
+}
+
+impl Rules {
+    fn note(&self, path: &str) {
+        let method = path.rsplit('/').next().unwrap_or_default().to_owned();
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(method);
+    }
+
+    fn cuts_next(&self, path: &str) -> bool {
+        let mut cuts = self.cuts.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(left) = cuts.get_mut(path).filter(|left| **left > 0) else { return false };
+        *left -= 1;
+        true
+    }
+
+    /// The answer to `GetCapabilities`, if it is not the server's.
+    fn capabilities(&self) -> Option<Response<Body>> {
+        let contract = self.contract.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let answer =
+            v1::GetCapabilitiesResponse { contract_version: contract, ..Default::default() };
+        let mut message = BytesMut::new();
+        put_message(&mut message, &answer.encode_to_vec());
+        let mut trailers = http::HeaderMap::new();
+        trailers.insert("grpc-status", http::HeaderValue::from_static("0"));
+        let frames =
+            [Ok::<_, Infallible>(Frame::data(message.freeze())), Ok(Frame::trailers(trailers))];
+        let body = http_body_util::StreamBody::new(tokio_stream::iter(frames));
+        let response = Response::builder().header("content-type", "application/grpc");
+        Some(response.body(Body::new(body)).expect("a response"))
     }
 }
 
@@ -89,6 +122,23 @@ impl Interposer {
     /// How many calls it has refused.
     pub(crate) fn refusals(&self) -> usize {
         self.rules.refusals.load(Ordering::SeqCst)
+    }
+
+    /// From now on it says itself which version of the contract is spoken.
+    pub(crate) fn speak(&self, version: &str) {
+        *self.rules.contract.lock().unwrap_or_else(PoisonError::into_inner) = Some(version.into());
+    }
+
+    /// So many answers of this method, whose items' results are its first field, are cut short: only
+    /// the first result is left.
+    pub(crate) fn cut_short(&self, method: &str, answers: usize) {
+        let path = format!("/rdq.v1.TaskService/{method}");
+        self.rules.cuts.lock().unwrap_or_else(PoisonError::into_inner).insert(path, answers);
+    }
+
+    /// The methods that were called, in order.
+    pub(crate) fn calls(&self) -> Vec<String> {
+        self.rules.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The next claim of `Work` seems to have been long on its way.
@@ -132,8 +182,14 @@ impl Service<Request<axum::body::Body>> for Forward {
         let Self { mut server, rules } = self.clone();
         Box::pin(async move {
             let path = request.uri().path().to_owned();
+            rules.note(&path);
             if let Some(status) = rules.refusal(&path) {
                 return Ok(status.into_http());
+            }
+            if path.ends_with("/GetCapabilities")
+                && let Some(answer) = rules.capabilities()
+            {
+                return Ok(answer);
             }
             if let Err(error) = std::future::poll_fn(|context| server.poll_ready(context)).await {
                 return Ok(Status::unavailable(error.to_string()).into_http());
@@ -145,9 +201,33 @@ impl Service<Request<axum::body::Body>> for Forward {
             if path.ends_with("/Work") {
                 return Ok(answer.map(|body| with_late_claim(body, rules)));
             }
+            if rules.cuts_next(&path) {
+                return Ok(answer.map(cut_short));
+            }
             Ok(answer)
         })
     }
+}
+
+/// An answer of a batch, with the first of its results alone.
+fn cut_short(body: Body) -> Body {
+    let mut unread = BytesMut::new();
+    Body::new(body.map_frame(move |frame| {
+        let data = match frame.into_data() {
+            Ok(data) => data,
+            Err(trailers) => return trailers,
+        };
+        unread.extend_from_slice(&data);
+        let mut whole = BytesMut::new();
+        while let Some(message) = next_message(&mut unread) {
+            // A field of a message is its tag, its length and itself.
+            let mut rest = message.clone();
+            rest.advance(1);
+            let length = prost::decode_length_delimiter(&mut rest).expect("a length");
+            put_message(&mut whole, &message[..message.len() - rest.len() + length]);
+        }
+        Frame::data(whole.freeze())
+    }))
 }
 
 /// The messages of `Work`; a claim of them loses nearly all of its lease if that is asked.

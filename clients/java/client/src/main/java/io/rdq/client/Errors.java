@@ -65,6 +65,14 @@ final class Errors {
     return of(new Refusal(code, reason, error.getMessage(), metadata, Optional.empty()), null);
   }
 
+  /**
+   * The exception for an item that its answer says nothing of: what was asked may have happened.
+   */
+  static RdqException missingResult() {
+    String message = "the server's answer has no result for this";
+    return of(new Refusal(Status.Code.INTERNAL, "", message, Map.of(), Optional.empty()), null);
+  }
+
   /** The exception for a refusal; the base type where its reason is not known. */
   static RdqException of(Refusal refusal, Throwable cause) {
     return switch (refusal.reason()) {

@@ -65,12 +65,18 @@ final class Shipment {
     List<Integer> stillOpen = new ArrayList<>();
     for (int i = 0; i < open.size(); i++) {
       int place = open.get(i);
-      io.rdq.v1.EnqueueResult result = response.getResults(i);
+      io.rdq.v1.EnqueueResult result =
+          i < response.getResultsCount()
+              ? response.getResults(i)
+              : io.rdq.v1.EnqueueResult.getDefaultInstance();
       if (result.getOutcomeCase() == OutcomeCase.ENQUEUED) {
         results[place] = EnqueueResult.admitted(Admission.of(result.getEnqueued()));
         continue;
       }
-      RdqException error = Errors.of(result.getError());
+      RdqException error =
+          result.getOutcomeCase() == OutcomeCase.ERROR
+              ? Errors.of(result.getError())
+              : Errors.missingResult();
       results[place] = EnqueueResult.refused(tasks.get(place).getId(), error);
       if (error.isRetryable()) {
         stillOpen.add(place);

@@ -7,6 +7,8 @@ import io.grpc.stub.StreamObserver;
 import io.rdq.v1.ExtendLeaseResult;
 import io.rdq.v1.ExtendLeasesRequest;
 import io.rdq.v1.ExtendLeasesResponse;
+import io.rdq.v1.GetCapabilitiesRequest;
+import io.rdq.v1.GetCapabilitiesResponse;
 import io.rdq.v1.ResolveBatchRequest;
 import io.rdq.v1.ResolveBatchResponse;
 import io.rdq.v1.ResolveResult;
@@ -28,6 +30,11 @@ final class UnarySender {
     void extended(List<Heartbeat> beats, List<ExtendLeaseResult> results);
 
     void extendFailed(List<Heartbeat> beats, RdqException error);
+
+    /** The server speaks this version of the contract. */
+    void contractIs(String version);
+
+    void contractUnknown(RdqException error);
   }
 
   private static final int CALLS_MAX = 4;
@@ -97,6 +104,24 @@ final class UnarySender {
           @Override
           void failed(RdqException error) {
             listener.extendFailed(beats, error);
+          }
+        });
+  }
+
+  /** Asks which version of the contract the server speaks. */
+  void askContract() {
+    ClientCalls.asyncUnaryCall(
+        channel.newCall(TaskServiceGrpc.getGetCapabilitiesMethod(), options()),
+        GetCapabilitiesRequest.getDefaultInstance(),
+        new Answer<GetCapabilitiesResponse>() {
+          @Override
+          void answered(GetCapabilitiesResponse response) {
+            listener.contractIs(response.getContractVersion());
+          }
+
+          @Override
+          void failed(RdqException error) {
+            listener.contractUnknown(error);
           }
         });
   }

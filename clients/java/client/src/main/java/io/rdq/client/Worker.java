@@ -80,7 +80,7 @@ public final class Worker implements AutoCloseable {
    */
   public void stop() {
     loop.stop();
-    awaitStopped();
+    awaitEnd();
   }
 
   /** As {@link #stop}, but returns at once; {@link #awaitStopped} waits for the end. */
@@ -88,8 +88,20 @@ public final class Worker implements AutoCloseable {
     loop.stop();
   }
 
-  /** Waits until somebody stopped this worker, and it is drained. */
+  /**
+   * Waits until somebody stopped this worker, and it is drained.
+   *
+   * @throws OtherContractVersionException if it stopped by itself, without having claimed anything,
+   *     since the server's contract has another major version
+   */
   public void awaitStopped() {
+    awaitEnd();
+    if (!thread.isAlive() && loop.failure() != null) {
+      throw loop.failure();
+    }
+  }
+
+  private void awaitEnd() {
     try {
       thread.join();
     } catch (InterruptedException interrupted) {

@@ -92,6 +92,11 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
 
   private Link link;
   private long connectAtNanos;
+
+  /** Whether the server is known to speak this client's contract. */
+  private boolean isContractKnown;
+
+  private volatile RdqException failure;
   private boolean follows;
   private int running;
   private long arrivals;
@@ -219,6 +224,55 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
   private void connect(long now) {
     connectAtNanos = now + CONNECT_AGAIN; // should this fail before there is a stream to end
     Calls.wakeUp(channel);
+    if (!isContractKnown) {
+      connectAtNanos = NEVER; // until this is answered
+      unary.askContract();
+      return;
+    }
+    openStream(now);
+  }
+
+  @Override
+  public void contractIs(String version) {
+    post(
+        () -> {
+          isContractKnown = true;
+          connectAtNanos = now();
+          OtherContractVersionException.of(version).ifPresent(this::giveUp);
+        });
+  }
+
+  @Override
+  public void contractUnknown(RdqException error) {
+    post(
+        () -> {
+          if (isStopping) {
+            return;
+          }
+          if (error.isRetryable()) {
+            LOG.log(DEBUG, "the server does not answer: {0} {1}", error.code(), error.getMessage());
+            connectAtNanos =
+                now() + reconnect.nextNanos() + error.retryAfter().map(Times::nanos).orElse(0L);
+          } else {
+            // Something on the way that does not let this call through may well let the stream.
+            connectAtNanos = now() + CONNECT_AGAIN;
+            openStream(now());
+          }
+        });
+  }
+
+  private void giveUp(OtherContractVersionException error) {
+    LOG.log(ERROR, "the worker stops: {0}", error.getMessage());
+    failure = error;
+    beginStop();
+  }
+
+  /** Why the worker cannot work; null if it can. */
+  RdqException failure() {
+    return failure;
+  }
+
+  private void openStream(long now) {
     if (follows) {
       ClaimDueRequest.Builder request =
           ClaimDueRequest.newBuilder()
@@ -576,7 +630,9 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
         () -> {
           unary.resolveEnded();
           for (int i = 0; i < deliveries.size(); i++) {
-            resolved(deliveries.get(i), results.get(i));
+            resolved(
+                deliveries.get(i),
+                i < results.size() ? results.get(i) : ResolveResult.getDefaultInstance());
           }
         });
   }
@@ -597,7 +653,9 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
         () -> {
           unary.extendEnded();
           for (int i = 0; i < beats.size(); i++) {
-            extended(beats.get(i), results.get(i));
+            extended(
+                beats.get(i),
+                i < results.size() ? results.get(i) : ExtendLeaseResult.getDefaultInstance());
           }
         });
   }
@@ -652,10 +710,10 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
   }
 
   private void resolved(Delivery delivery, ResolveResult result) {
-    if (result.getOutcomeCase() == ResolveResult.OutcomeCase.ERROR) {
-      refused(delivery, Errors.of(result.getError()));
-    } else {
-      done(delivery);
+    switch (result.getOutcomeCase()) {
+      case RESOLVED -> done(delivery);
+      case ERROR -> refused(delivery, Errors.of(result.getError()));
+      case OUTCOME_NOT_SET -> sendLater(delivery, Errors.missingResult());
     }
   }
 
@@ -711,6 +769,10 @@ final class WorkerLoop implements Runnable, Link.Listener, UnarySender.Listener 
   private void extended(Heartbeat beat, ExtendLeaseResult result) {
     if (result.getOutcomeCase() == ExtendLeaseResult.OutcomeCase.ERROR) {
       notExtended(beat, Errors.of(result.getError()));
+      return;
+    }
+    if (result.getOutcomeCase() == ExtendLeaseResult.OutcomeCase.OUTCOME_NOT_SET) {
+      unanswered(beat, Errors.missingResult());
       return;
     }
     HeldClaim claim = beat.claim();

@@ -1,14 +1,19 @@
 package io.rdq.client;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.grpc.ManagedChannel;
 import io.grpc.Status;
 import io.rdq.v1.ClaimedTask;
+import io.rdq.v1.GetCapabilitiesRequest;
+import io.rdq.v1.GetCapabilitiesResponse;
+import io.rdq.v1.TaskServiceGrpc;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -189,17 +194,76 @@ class LifecycleScenariosTest extends Scenario {
   @Test
   void aWorkerWithNothingToWaitForStopsWithoutItsServer() {
     TcpProxy proxy = open(new TcpProxy(server.port()));
+    CountDownLatch started = new CountDownLatch(1);
+    CountDownLatch stopped = new CountDownLatch(1);
     Worker worker =
         connect(proxy.address())
             .worker(QUEUE)
             .grace(Duration.ofHours(1))
-            .handler("echo", Claim::payload)
+            .handler(
+                "waits",
+                claim -> {
+                  started.countDown();
+                  try {
+                    blockUntilStopped();
+                  } finally {
+                    stopped.countDown();
+                  }
+                  return "";
+                })
             .start();
-    await(enqueue("echo"), TaskStatus.SUCCEEDED);
+    String id = enqueue("waits");
+    await(started);
+    // Of a task that is cancelled there is no outcome whose answer could be lost.
+    operator.cancel(id);
+    await(stopped);
     proxy.holdUp(true);
     proxy.holdDown(true);
 
     worker.stop();
+  }
+
+  @Test
+  void otherContractVersion() {
+    assertEquals(
+        OtherContractVersionException.CLIENT_VERSION,
+        TaskServiceGrpc.newBlockingStub(channel())
+            .getCapabilities(GetCapabilitiesRequest.getDefaultInstance())
+            .getContractVersion());
+    List<String> called = Collections.synchronizedList(new ArrayList<>());
+    GrpcProxy.Rules foreign =
+        new GrpcProxy.Rules() {
+          @Override
+          public void admit(String method) {
+            called.add(method);
+          }
+
+          @Override
+          public byte[] answer(String method, byte[] message) {
+            return method.equals("GetCapabilities")
+                ? GetCapabilitiesResponse.newBuilder()
+                    .setContractVersion("2.7")
+                    .build()
+                    .toByteArray()
+                : message;
+          }
+        };
+    RdqClient abroad = connect(open(new GrpcProxy(server, foreign)).address());
+    // A producer asks for nothing but what it wants.
+    String id = abroad.producer().enqueue(NewTask.of(QUEUE, "any", "")).id();
+    assertEquals(List.of("Enqueue"), called);
+
+    Worker worker = start(abroad.worker(QUEUE).handler("any", claim -> null));
+    OtherContractVersionException refusal =
+        assertThrows(OtherContractVersionException.class, worker::awaitStopped);
+
+    assertEquals("2.7", refusal.serverVersion());
+    assertEquals("OTHER_CONTRACT_VERSION", refusal.reason());
+    String message = refusal.getMessage();
+    assertTrue(message.contains("\"2.7\""), message);
+    assertTrue(message.contains(OtherContractVersionException.CLIENT_VERSION), message);
+    assertEquals(List.of("Enqueue", "GetCapabilities"), called, "nothing was claimed");
+    assertEquals(TaskStatus.PENDING, operator.get(id).status());
   }
 
   @Test

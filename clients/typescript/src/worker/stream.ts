@@ -32,8 +32,8 @@ export interface Intake {
   leaseMs: number | undefined
 }
 
-/** What a session hears. */
-export interface SessionEvents {
+/** What a stream tells. */
+export interface ClaimStreamEvents {
   /** Anything came. */
   alive(): void
   claims(tasks: ClaimedTask[]): void
@@ -47,8 +47,8 @@ export interface SessionEvents {
 type OnResolved = (result: ResolveResult | undefined, streamError?: RdqError) => void
 type OnExtended = (result: ExtendLeaseResult | undefined) => void
 
-/** What every session can do. */
-export interface Session {
+/** What every stream of claims can do. */
+export interface ClaimStream {
   /** Whether outcomes and heartbeats can go by it. */
   readonly canSend: boolean
   /** Whether the server may be asked for claims. */
@@ -86,10 +86,10 @@ function silent(ms: number): RdqError {
 }
 
 /** A `Work` stream. */
-export class WorkSession implements Session {
-  readonly #stream: OpenStream<WorkRequest>
+export class WorkStream implements ClaimStream {
+  readonly #call: OpenStream<WorkRequest>
   readonly #silence: Silence
-  readonly #events: SessionEvents
+  readonly #events: ClaimStreamEvents
   readonly #outcomes = new Map<bigint, OnResolved>()
   readonly #heartbeats = new Map<bigint, OnExtended>()
   #nextSeq = 1n
@@ -101,11 +101,11 @@ export class WorkSession implements Session {
   constructor(
     transport: Transport,
     intake: Intake,
-    events: SessionEvents,
+    events: ClaimStreamEvents,
     silenceMaxMs = SILENCE_MAX_MS,
   ) {
     this.#events = events
-    this.#stream = transport.bidi(TaskService.method.work, {
+    this.#call = transport.bidi(TaskService.method.work, {
       message: (message) => {
         this.#receive(message)
       },
@@ -115,7 +115,7 @@ export class WorkSession implements Session {
     })
     this.#silence = new Silence(silenceMaxMs, () => {
       this.#end(silent(silenceMaxMs))
-      this.#stream.cancel()
+      this.#call.cancel()
     })
     const { queues, workerId, leaseMs } = intake
     const lease = leaseMs === undefined ? {} : { lease: toDuration(leaseMs, 'leaseMs') }
@@ -162,13 +162,13 @@ export class WorkSession implements Session {
   closeSend(): void {
     if (this.canSend) {
       this.#isSendClosed = true
-      this.#stream.closeSend()
+      this.#call.closeSend()
     }
   }
 
   cancel(): void {
     this.#end(undefined)
-    this.#stream.cancel()
+    this.#call.cancel()
   }
 
   #seq(): bigint {
@@ -178,7 +178,7 @@ export class WorkSession implements Session {
   }
 
   #send(message: Parameters<typeof create<typeof WorkRequestSchema>>[1]): void {
-    this.#stream.send(create(WorkRequestSchema, message))
+    this.#call.send(create(WorkRequestSchema, message))
   }
 
   #receive(message: WorkResponse): void {
@@ -237,20 +237,20 @@ export class WorkSession implements Session {
 }
 
 /** A subscription by `ClaimDue`. It carries claims alone. */
-export class ClaimDueSession implements Session {
+export class ClaimDueStream implements ClaimStream {
   readonly canSend = false
   readonly canGrant = false // the server counts what is in flight
   readonly openCredits = 0
   readonly #call: { cancel(): void }
   readonly #silence: Silence
-  readonly #events: SessionEvents
+  readonly #events: ClaimStreamEvents
   #isOver = false
 
   constructor(
     transport: Transport,
     intake: Intake,
     maxInFlight: number,
-    events: SessionEvents,
+    events: ClaimStreamEvents,
     silenceMaxMs = SILENCE_MAX_MS,
   ) {
     this.#events = events

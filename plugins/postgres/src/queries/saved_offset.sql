@@ -1,0 +1,1 @@
+SELECT saved FROM offsets WHERE stream = $1 AND consumer = $2

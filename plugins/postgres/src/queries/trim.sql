@@ -1,0 +1,1 @@
+SELECT removed, more FROM trim_step($1, $2, $3)
