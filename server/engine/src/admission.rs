@@ -2,7 +2,7 @@
 
 use crate::{
     Engine, EngineError,
-    batcher::{Batcher, Kind},
+    batcher::{Batcher, Kind, about},
     core::{Core, refuse_all, spread},
     limits::{
         ADMITTED_ATTEMPTS_MAX, BESIDE_PAYLOAD_BYTES_MAX, check_blob, check_overrides, check_size,
@@ -99,6 +99,10 @@ impl Kind for Enqueues {
 
     fn bytes(task: &NewTask) -> usize {
         task.envelope.len() + task.progress.len()
+    }
+
+    fn about(task: &NewTask) -> Option<u64> {
+        Some(about(&task.id))
     }
 
     async fn run(core: Arc<Core>, tasks: Vec<NewTask>) -> Vec<Result<Admission, EngineError>> {

@@ -1,14 +1,17 @@
 //! Lets concurrent calls of one kind share storage calls: what waits while others are under way
-//! goes together. There is no timer, so that an idle server answers at once, and each caller has
-//! its own answer.
+//! goes together. Nothing waits for a timer, so that an idle server answers at once, and each caller
+//! has its own answer. A storage call that does not end soon, because somebody's transaction is in
+//! its way perhaps, does not hold up the calls about other things.
 
 use crate::{
-    EngineError,
+    EngineError, clock,
     core::{Core, refuse_all},
 };
 use std::{
-    collections::VecDeque,
+    collections::{HashSet, VecDeque},
     future::Future,
+    hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hash},
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -16,6 +19,10 @@ use tokio::sync::oneshot;
 
 /// One fills while the other is written.
 const UNDER_WAY_MAX: usize = 1;
+/// A storage call that is under way for so long is not waited for by others …
+const SLOW_AFTER: Duration = Duration::from_millis(250);
+/// … unless there are so many already.
+const SLOW_MAX: usize = 8;
 /// Items of one storage call.
 const BATCH_ITEMS_MAX: usize = 1_000;
 /// Bytes of one storage call, of the items' own weight; a first item always fits.
@@ -39,6 +46,12 @@ pub(crate) trait Kind: Sized + Send + 'static {
         0
     }
 
+    /// What an item is about, by [`about`]. While a storage call is slow, no other takes items about
+    /// the same.
+    fn about(_item: &Self::Item) -> Option<u64> {
+        None
+    }
+
     /// Calls the storage; as many answers as items.
     fn run(
         core: Arc<Core>,
@@ -46,12 +59,21 @@ pub(crate) trait Kind: Sized + Send + 'static {
     ) -> impl Future<Output = Vec<Result<Self::Answer, EngineError>>> + Send;
 }
 
+/// A number for what an item is about. Two things of one number only wait for each other.
+pub(crate) fn about(thing: &impl Hash) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(thing)
+}
+
 pub(crate) struct Batcher<K: Kind>(Mutex<Line<K>>);
 
 struct Line<K: Kind> {
     waiting: VecDeque<Waiting<K>>,
     waiting_bytes: usize,
+    /// Those that are slow not among them.
     under_way: usize,
+    slow: usize,
+    /// What the slow ones are about.
+    held_up: HashSet<u64>,
 }
 
 struct Waiting<K: Kind> {
@@ -62,7 +84,13 @@ struct Waiting<K: Kind> {
 
 impl<K: Kind> Default for Batcher<K> {
     fn default() -> Self {
-        Self(Mutex::new(Line { waiting: VecDeque::new(), waiting_bytes: 0, under_way: 0 }))
+        Self(Mutex::new(Line {
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            under_way: 0,
+            slow: 0,
+            held_up: HashSet::new(),
+        }))
     }
 }
 
@@ -106,15 +134,57 @@ impl<K: Kind> Batcher<K> {
             let count = batch.len();
             let (items, callers): (Vec<_>, Vec<_>) =
                 batch.into_iter().map(|waiting| (waiting.item, waiting.answer)).unzip();
-            let answers = core
-                .run(K::OPERATION, K::run(Arc::clone(&core), items))
-                .await
-                .unwrap_or_else(|error| refuse_all(&error, count));
+            let about: Vec<_> = items.iter().filter_map(K::about).collect();
+            let mut answering = pin!(core.run(K::OPERATION, K::run(Arc::clone(&core), items)));
+            let mut goes_on = true;
+            let answers = tokio::select! {
+                biased;
+                answers = &mut answering => answers,
+                () = clock::sleep(SLOW_AFTER) => {
+                    let is_passed = Self::let_others_pass(&core, &about);
+                    let answers = answering.await;
+                    if is_passed {
+                        goes_on = Self::come_back(&core, &about);
+                    }
+                    answers
+                }
+            };
+            let answers = answers.unwrap_or_else(|error| refuse_all(&error, count));
             for (caller, answer) in callers.into_iter().zip(answers) {
                 // A caller that is gone needs no answer.
                 let _ = caller.send(answer);
             }
+            if !goes_on {
+                return;
+            }
         }
+    }
+
+    /// Has others go on beside a storage call that is slow, but for what it is about.
+    fn let_others_pass(core: &Arc<Core>, about: &[u64]) -> bool {
+        {
+            let mut line = K::batcher(core).lock();
+            if line.slow >= SLOW_MAX {
+                return false;
+            }
+            line.slow += 1;
+            line.held_up.extend(about);
+            // This one's place goes to another, which may find nothing to do.
+        }
+        core.tasks.spawn(Self::send(Arc::clone(core)));
+        true
+    }
+
+    /// The slow call has ended. Says whether it sends what waits then: else somebody else does.
+    fn come_back(core: &Arc<Core>, about: &[u64]) -> bool {
+        let mut line = K::batcher(core).lock();
+        line.slow -= 1;
+        for thing in about {
+            line.held_up.remove(thing);
+        }
+        let goes_on = line.under_way < UNDER_WAY_MAX;
+        line.under_way += usize::from(goes_on);
+        goes_on
     }
 
     fn lock(&self) -> MutexGuard<'_, Line<K>> {
@@ -124,6 +194,7 @@ impl<K: Kind> Batcher<K> {
 
 impl<K: Kind> Line<K> {
     fn take(&mut self) -> Vec<Waiting<K>> {
+        let passed_over = self.pass_over();
         let mut bytes = 0;
         let count = self
             .waiting
@@ -136,7 +207,24 @@ impl<K: Kind> Line<K> {
             })
             .count();
         let batch: Vec<_> = self.waiting.drain(..count).collect();
+        for waiting in passed_over.into_iter().rev() {
+            self.waiting.push_front(waiting);
+        }
         self.waiting_bytes -= batch.iter().map(|waiting| waiting.bytes).sum::<usize>();
         batch
+    }
+
+    /// Takes out what is about something that a slow call is about; it keeps its order.
+    fn pass_over(&mut self) -> Vec<Waiting<K>> {
+        if self.held_up.is_empty() {
+            return Vec::new();
+        }
+        let is_held_up = |waiting: &Waiting<K>| {
+            K::about(&waiting.item).is_some_and(|about| self.held_up.contains(&about))
+        };
+        let waiting = std::mem::take(&mut self.waiting);
+        let (held_up, free) = waiting.into_iter().partition::<VecDeque<_>, _>(is_held_up);
+        self.waiting = free;
+        held_up.into()
     }
 }

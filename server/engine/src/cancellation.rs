@@ -2,7 +2,7 @@
 
 use crate::{
     Engine, EngineError,
-    batcher::{Batcher, Kind},
+    batcher::{Batcher, Kind, about},
     core::{Core, spread},
     outbox_name::is_internal,
 };
@@ -27,6 +27,10 @@ impl Kind for Cancels {
 
     fn batcher(core: &Core) -> &Batcher<Self> {
         &core.cancels
+    }
+
+    fn about(id: &TaskId) -> Option<u64> {
+        Some(about(id))
     }
 
     async fn run(core: Arc<Core>, ids: Vec<TaskId>) -> Vec<Result<Cancelled, EngineError>> {

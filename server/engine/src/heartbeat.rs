@@ -3,7 +3,7 @@
 use crate::{
     Engine, EngineError,
     admission::run_accepted,
-    batcher::{Batcher, Kind},
+    batcher::{Batcher, Kind, about},
     clock,
     core::{Core, refuse_all, spread},
     feed::Ended,
@@ -135,6 +135,10 @@ impl Kind for Extensions {
 
     fn bytes(beat: &Beat) -> usize {
         beat.params.progress.as_ref().map_or(0, Bytes::len)
+    }
+
+    fn about(beat: &Beat) -> Option<u64> {
+        Some(about(&beat.params.claim.task_id))
     }
 
     async fn run(core: Arc<Core>, beats: Vec<Beat>) -> Vec<Result<Extended, EngineError>> {

@@ -284,22 +284,7 @@ fn over() -> EngineError {
 /// Whether the error is one of the storage itself, not of what was asked.
 fn leaves_only_a_rollback(error: &EngineError) -> bool {
     match error {
-        EngineError::Storage(error) => match &**error {
-            StorageError::StaleClaim { .. }
-            | StorageError::NotFound { .. }
-            | StorageError::IdConflict { .. }
-            | StorageError::QueueNotEmpty { .. }
-            | StorageError::CasConflict { .. }
-            | StorageError::InvalidPosition
-            | StorageError::Unsupported { .. }
-            | StorageError::Refused { .. } => false,
-            StorageError::Contention { .. }
-            | StorageError::Full { .. }
-            | StorageError::Unavailable { .. }
-            | StorageError::OutcomeUnknown { .. }
-            | StorageError::Closed
-            | StorageError::Internal { .. } => true,
-        },
+        EngineError::Storage(error) => error.ends_transaction(),
         EngineError::Closed => true,
         _ => false,
     }

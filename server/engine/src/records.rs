@@ -2,7 +2,7 @@
 
 use crate::{
     Engine, EngineError,
-    batcher::{Batcher, Kind},
+    batcher::{Batcher, Kind, about},
     core::{Core, spread},
     faculties::records,
     limits::{ANSWER_BYTES_MAX, COORDINATED_BYTES_MAX, EXTENT_MAX, check_size},
@@ -114,6 +114,10 @@ impl Kind for Changes {
 
     fn bytes(change: &CompareAndSet) -> usize {
         change.value.as_ref().map_or(0, bytes::Bytes::len)
+    }
+
+    fn about(change: &CompareAndSet) -> Option<u64> {
+        Some(about(&change.key))
     }
 
     async fn run(core: Arc<Core>, changes: Vec<CompareAndSet>) -> Vec<Result<i64, EngineError>> {

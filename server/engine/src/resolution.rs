@@ -3,7 +3,7 @@
 use crate::{
     Engine, EngineError, Judgement,
     admission::run_accepted,
-    batcher::{Batcher, Kind},
+    batcher::{Batcher, Kind, about},
     classification::classify,
     core::{Core, refuse_all, spread},
     feed::Ended,
@@ -208,6 +208,10 @@ impl Kind for Resolutions {
             Outcome::Retry { attempt, .. } | Outcome::Die { attempt } => report_bytes(attempt),
             Outcome::GiveBack { .. } => 0,
         }
+    }
+
+    fn about(decided: &Decided) -> Option<u64> {
+        Some(about(&decided.resolution.claim.task_id))
     }
 
     async fn run(core: Arc<Core>, decided: Vec<Decided>) -> Vec<Result<Resolved, EngineError>> {

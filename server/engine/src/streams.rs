@@ -2,7 +2,7 @@
 
 use crate::{
     Engine, EngineError,
-    batcher::{Batcher, Kind},
+    batcher::{Batcher, Kind, about},
     core::{Core, spread},
     faculties::streams,
     limits::{ANSWER_BYTES_MAX, COORDINATED_BYTES_MAX, EXTENT_MAX, STEP_EVENTS_MAX, check_size},
@@ -108,6 +108,10 @@ impl Kind for Publications {
         event.payload.len() + event.key.as_ref().map_or(0, |key| key.as_str().len())
     }
 
+    fn about(event: &NewEvent) -> Option<u64> {
+        Some(about(&event.stream))
+    }
+
     async fn run(core: Arc<Core>, events: Vec<NewEvent>) -> Vec<Result<i64, EngineError>> {
         let count = events.len();
         let answers = match streams(&*core.storage, Self::OPERATION) {
@@ -128,6 +132,10 @@ impl Kind for SavedOffsets {
 
     fn batcher(core: &Core) -> &Batcher<Self> {
         &core.saved_offsets
+    }
+
+    fn about(offset: &SaveOffset) -> Option<u64> {
+        Some(about(&(&offset.stream, &offset.consumer)))
     }
 
     async fn run(core: Arc<Core>, offsets: Vec<SaveOffset>) -> Vec<Result<i64, EngineError>> {

@@ -64,6 +64,10 @@ pub(crate) fn seconds(seconds: i64) -> prost_types::Duration {
     prost_types::Duration { seconds, nanos: 0 }
 }
 
+pub(crate) fn millis(millis: i32) -> prost_types::Duration {
+    prost_types::Duration { seconds: 0, nanos: millis * 1_000_000 }
+}
+
 impl Served {
     pub(crate) async fn enqueue(&mut self, task: &v1::Task) -> Result<v1::EnqueueResponse, Status> {
         let request = v1::EnqueueRequest { task: encoded(task) };

@@ -3,9 +3,10 @@
 use super::shell::Shell;
 use async_trait::async_trait;
 use rdq_spi::{
-    Applied, ChannelName, CompareAndSet, HeldLock, Hold, ListRecords, LockName, Locks, Operation,
-    Record, RecordKey, RecordPage, Records, Rejected, Result, Signals, Storage as _, StorageError,
-    Topic, Transactions, TryLock, Wakes,
+    Applied, ChannelName, CompareAndSet, ConsumerName, HeldLock, Hold, ListRecords, LockName,
+    Locks, NewEvent, Operation, ReadParams, Record, RecordKey, RecordPage, Records, Rejected,
+    Result, SaveOffset, Signals, Storage as _, StorageError, StreamEvent, StreamName, Streams,
+    Topic, Transaction, Transactions, TrimParams, Trimmed, TryLock, Wakes,
 };
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -17,6 +18,38 @@ impl Signals for Shell {
 
     async fn listen(&self, topics: Vec<Topic>) -> Result<Wakes> {
         self.call("listen", self.inner.signals().unwrap().listen(topics)).await
+    }
+}
+
+/// What a lock that is not had costs.
+const JAM: Duration = Duration::from_secs(5);
+
+#[async_trait]
+impl Streams for Shell {
+    async fn publish(&self, events: Vec<NewEvent>) -> Result<Vec<Result<i64>>> {
+        self.publish_calls.fetch_add(1, Ordering::SeqCst);
+        let jammed = self.jammed.lock().unwrap().clone();
+        if events.iter().any(|event| Some(&event.stream) == jammed.as_ref()) {
+            tokio::time::sleep(JAM).await;
+            return Err(StorageError::Contention { operation: "publish" });
+        }
+        self.call("publish", self.inner.streams().unwrap().publish(events)).await
+    }
+
+    async fn read(&self, params: ReadParams) -> Result<Vec<StreamEvent>> {
+        self.call("read", self.inner.streams().unwrap().read(params)).await
+    }
+
+    async fn save_offsets(&self, offsets: Vec<SaveOffset>) -> Result<Vec<Result<i64>>> {
+        self.call("save_offsets", self.inner.streams().unwrap().save_offsets(offsets)).await
+    }
+
+    async fn offset(&self, stream: StreamName, consumer: ConsumerName) -> Result<i64> {
+        self.call("offset", self.inner.streams().unwrap().offset(stream, consumer)).await
+    }
+
+    async fn trim(&self, params: TrimParams) -> Result<Trimmed> {
+        self.call("trim", self.inner.streams().unwrap().trim(params)).await
     }
 }
 
@@ -71,5 +104,13 @@ impl Transactions for Shell {
         // A refusal of the storage within is no trouble of this shell's making.
         let commit = async { Ok::<_, StorageError>(transactions.commit(operations).await) };
         self.call("commit", commit).await?
+    }
+
+    fn interactive(&self) -> bool {
+        true
+    }
+
+    async fn begin(&self) -> Result<Box<dyn Transaction>> {
+        self.call("begin", self.inner.transactions().unwrap().begin()).await
     }
 }

@@ -4,11 +4,11 @@
 use async_trait::async_trait;
 use rdq_memory::MemoryStorage;
 use rdq_spi::{
-    Admission, Awaited, Cancelled, Capabilities, ClaimParams, ClaimRef, Claimed, DlqListParams,
-    DueHints, ExtendParams, Extended, ListParams, Locks, NewTask, Page, PurgeParams, QueueConfig,
-    QueueName, QueueRecord, QueueStats, Records, RedriveParams, Resolution, Resolved, Result,
-    Signals, Step, Storage, StorageError, SweepParams, Swept, Task, TaskId, Timestamp,
-    Transactions,
+    Admission, Awaited, Cancelled, Capabilities, ClaimParams, ClaimRef, ClaimToken, Claimed,
+    DlqListParams, DueHints, ExtendParams, Extended, HeldClaim, ListParams, Locks, NewTask, Page,
+    PurgeParams, QueueConfig, QueueName, QueueRecord, QueueStats, Records, RedriveParams,
+    Resolution, Resolved, Result, Signals, Step, Storage, StorageError, StreamName, Streams,
+    SweepParams, Swept, Task, TaskId, Timestamp, Transactions,
 };
 use std::{
     future::Future,
@@ -65,6 +65,9 @@ pub struct Shell {
     pub lost_answers: AtomicUsize,
     pub sweep_calls: AtomicUsize,
     pub commits: AtomicUsize,
+    pub publish_calls: AtomicUsize,
+    /// Publications to this stream wait for somebody who does not go on.
+    pub jammed: Mutex<Option<StreamName>>,
     /// Every lock is granted to whoever asks.
     pub lying_locks: AtomicBool,
 }
@@ -84,6 +87,8 @@ impl Shell {
             lost_answers: AtomicUsize::new(0),
             sweep_calls: AtomicUsize::new(0),
             commits: AtomicUsize::new(0),
+            publish_calls: AtomicUsize::new(0),
+            jammed: Mutex::default(),
             lying_locks: AtomicBool::new(false),
         }
     }
@@ -242,6 +247,17 @@ impl Storage for Shell {
 
     async fn now(&self) -> Result<Timestamp> {
         self.call("now", self.inner.now()).await
+    }
+
+    async fn claims_of(&self, claims: Vec<HeldClaim>) -> Result<Vec<Option<ClaimToken>>> {
+        if claims.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.call("claims_of", self.inner.claims_of(claims)).await
+    }
+
+    fn streams(&self) -> Option<&dyn Streams> {
+        Some(self)
     }
 
     fn signals(&self) -> Option<&dyn Signals> {
