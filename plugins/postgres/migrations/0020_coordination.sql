@@ -210,9 +210,11 @@ CREATE FUNCTION compare_and_set_batch(
 ) RETURNS TABLE (space text, name text, revision bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
-    -- In one order, so that two batches wait for each other but not in a circle.
-    PERFORM FROM unnest(p_spaces, p_names) AS i (space, name)
+    -- In one order, so that two batches wait for each other but not in a circle. What has another
+    -- revision already waits for nobody.
+    PERFORM FROM unnest(p_spaces, p_names, p_expected) AS i (space, name, expected)
     JOIN records r ON r.space = i.space AND r.name = i.name
+    WHERE i.expected = CASE WHEN r.made IS NULL THEN 0 ELSE r.revision END
     ORDER BY r.space, r.name FOR UPDATE OF r;
     RETURN QUERY
     WITH item AS MATERIALIZED (
@@ -223,7 +225,9 @@ BEGIN
         -- Of two who make a record at once, the later one waits here, and finds it made.
         INSERT INTO records AS r (space, name, revision, made, updated_at, value)
         SELECT i.space, i.name, 1, nextval('record_numbers'), clock_ms(), i.value
-        FROM item i WHERE i.expected = 0 AND i.value IS NOT NULL
+        FROM item i WHERE i.expected = 0 AND i.value IS NOT NULL AND NOT EXISTS (
+            SELECT FROM records t WHERE t.space = i.space AND t.name = i.name AND t.made IS NOT NULL
+        )
         ORDER BY i.space COLLATE "C", i.name COLLATE "C"
         ON CONFLICT (space, name) DO UPDATE SET revision = r.revision + 1, made = excluded.made,
             updated_at = clock_ms(), value = excluded.value

@@ -15,9 +15,9 @@ pub use join::{JoinError, Joined, join, join_namespace};
 pub(crate) use signals::Announcer;
 
 use crate::{
-    errors::Sql,
+    errors::{Failure, Sql},
     heads::Heads,
-    pool::Pool,
+    pool::{Pool, TURN_MAX},
     storage::{PostgresStorage, repeated},
     token::StoreId,
     waiting::Waiting,
@@ -33,7 +33,10 @@ use rdq_spi::{
 };
 use sqlx::PgConnection;
 use std::{hash::Hash, sync::Arc, time::Duration};
-use tokio::{sync::Semaphore, task::JoinHandle};
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    task::JoinHandle,
+};
 
 /// PostgreSQL's own limit of a notification's payload.
 const PAYLOAD_BYTES_MAX: usize = 8_000;
@@ -48,6 +51,9 @@ pub(crate) struct Coordination {
     announcer: Announcer,
     /// Turns of interactive transactions, whose connections are their own: others wait for none.
     interactive: Arc<Semaphore>,
+    /// Turns of calls that may have to wait for somebody's transaction: they leave other calls half of
+    /// the connections.
+    patient: Arc<Semaphore>,
     announcing: Arc<Announcing>,
 }
 
@@ -76,6 +82,7 @@ impl Coordination {
             heads: Arc::clone(heads),
             waiting: Arc::clone(waiting),
             interactive: Arc::new(Semaphore::new((pool.width / 2) as usize)),
+            patient: Arc::new(Semaphore::new((pool.width / 2) as usize)),
             announcing: Arc::new(Announcing(tokio::spawn(announcer.clone().run()))),
             announcer,
         }
@@ -123,6 +130,7 @@ impl Coordination {
     where
         T: Send + Sync + 'static,
     {
+        let _turn = self.patience(operation).await?;
         let items = Arc::new(items);
         let mut answers = Vec::new();
         for range in runs(&items, |_| (), |item| Some(key(item))) {
@@ -143,8 +151,17 @@ impl Coordination {
         Ok(answers)
     }
 
+    /// A turn of a call that may have to wait.
+    async fn patience(&self, operation: &'static str) -> Result<SemaphorePermit<'_>> {
+        match tokio::time::timeout(TURN_MAX, self.patient.acquire()).await {
+            Ok(turn) => turn.map_err(|_| StorageError::Closed),
+            Err(_) => Err(Failure::of_connecting(sqlx::Error::PoolTimedOut).answer(operation)),
+        }
+    }
+
     /// Publishes events, and wakes whoever listens.
     async fn publish(&self, events: Arc<[NewEvent]>) -> Result<Vec<i64>> {
+        let _turn = self.patience("publish").await?;
         let sent = Arc::clone(&events);
         let published = self.pool.write("publish", move |db| {
             let sent = Arc::clone(&sent);
@@ -356,6 +373,7 @@ impl Coordination {
             let offsets = self.publish(events.collect()).await?;
             return Ok(offsets.into_iter().map(Applied::Published).collect());
         }
+        let _turn = self.patience("commit").await?;
         transactions::commit(self, &operations).await
     }
 }

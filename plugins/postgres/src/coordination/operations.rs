@@ -75,10 +75,26 @@ pub(crate) async fn apply_or_undo(
     store_id: StoreId,
     operations: &[Operation],
 ) -> Sql<Result<Done, Rejected>> {
+    if !needs_savepoint(operations) {
+        return apply(db, store_id, operations).await;
+    }
     raw_sql("SAVEPOINT rdq").execute(&mut *db).await?;
     let applied = apply(db, store_id, operations).await;
     end_savepoint(db, matches!(applied, Ok(Ok(_)))).await?;
     applied
+}
+
+/// Whether something may be left to undo if these fail, but for what ends the transaction. Whoever
+/// publishes holds others up until the commit: the fewer steps, the better.
+pub(crate) fn needs_savepoint(operations: &[Operation]) -> bool {
+    let is_alone = operations.len() < 2;
+    operations.iter().any(|operation| match operation {
+        Operation::Publish(_) | Operation::Notify(_) | Operation::SaveOffset(_) => false,
+        // One that is refused has changed nothing.
+        Operation::CompareAndSet(_) | Operation::Cancel(_) => !is_alone,
+        // What the database cannot store ends the transaction unless it is undone.
+        Operation::Enqueue(_) | Operation::Resolve(_) => true,
+    })
 }
 
 /// Keeps or undoes what was done since the savepoint, and forgets it.

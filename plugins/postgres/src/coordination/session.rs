@@ -56,6 +56,11 @@ impl Session {
         Ok(session)
     }
 
+    /// Whether a call was given up, and its answer never read.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.is_busy
+    }
+
     /// The connection, for one call, whose outcome `settled` is to be told.
     pub(crate) fn connection(&mut self) -> Sql<&mut PgConnection> {
         self.is_busy = true;

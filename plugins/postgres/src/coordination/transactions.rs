@@ -126,10 +126,12 @@ impl Interactive {
             self.session = None;
             return Err(StorageError::Closed);
         }
+        // What became of a call that was given up, nobody knows.
+        self.session.take_if(|session| session.is_busy());
         self.session.as_mut().ok_or(StorageError::Contention { operation: TRANSACTION })
     }
 
-    /// Says why a call failed, and rolls back if nothing else is left.
+    /// Says why a call was refused or failed, and rolls back if nothing else is left.
     fn failed(&mut self, error: StorageError) -> StorageError {
         if error.ends_transaction() {
             self.session = None;
@@ -148,7 +150,11 @@ macro_rules! read {
         };
         let outcome = timeout(ANSWER_MAX, run).await;
         let settled = session.settled(outcome, Access::Read);
-        settled.map_err(|failure| $self.failed(failure.answer($operation)))
+        settled.map_err(|failure| {
+            // The database takes no more statements, and would roll back where it is to commit.
+            $self.session = None;
+            failure.answer($operation)
+        })
     }};
 }
 
@@ -164,7 +170,12 @@ impl Transaction for Interactive {
             Ok(Err(Rejected { index, error })) => {
                 Err(Rejected { index, error: self.failed(error) })
             }
-            Err(failure) => Err(self.failed(failure.answer(TRANSACTION)).into()),
+            Err(failure) => {
+                if !operations::needs_savepoint(&operations) {
+                    self.session = None;
+                }
+                Err(self.failed(failure.answer(TRANSACTION)).into())
+            }
         }
     }
 
