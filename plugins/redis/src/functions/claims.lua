@@ -2,27 +2,49 @@
 
 local CLAIM = '>I4I8i8c8I4Bc0'
 local CLAIM_QUEUE = '>i8i8Bc0'
--- The first of what is due in a queue, in the order of claims: two lanes, merged.
-local function first_due(tx, queue, limit)
-  local ready = range(tx, queue, READY, limit)
-  local lapsed = range(tx, queue, LAPSED, limit)
-  local ids, i, j = {}, 1, 1
+
+-- The members of a lane of due tasks, read as far as they are wanted.
+local function lane_cursor(tx, queue, lane, chunk)
+  local cursor = { at = 0, members = {}, is_over = false }
+  local from, to = '[' .. lane_of(queue, lane), '(' .. lane_end(queue, lane)
+  function cursor.next()
+    cursor.at = cursor.at + 1
+    if cursor.at > #cursor.members and not cursor.is_over then
+      cursor.members =
+        redis.call('ZRANGEBYLEX', tx.keys[INDEX], from, to, 'LIMIT', 0, chunk)
+      cursor.is_over = #cursor.members < chunk
+      cursor.at = 1
+      if not cursor.is_over then from = '(' .. cursor.members[chunk] end
+    end
+    cursor.first = cursor.members[cursor.at]
+  end
+  cursor.next()
+  return cursor
+end
+
+-- What is due in a queue, in the order of claims: two lanes, merged. Each answer is a member; the
+-- second one says whether it has lapsed.
+local function due_members(tx, queue, limit)
+  -- Most of them are runs.
+  local chunk = math.ceil(limit / RUN_MAX) + 1
+  local ready = lane_cursor(tx, queue, READY, chunk)
+  local lapsed = lane_cursor(tx, queue, LAPSED, chunk)
   local function key(member)
     return struct.unpack(ORDER, key_of(member, queue, 1, ORDER_LEN))
   end
-  while #ids < limit and (ready[i] or lapsed[j]) do
-    local is_lapsed = not ready[i]
-    if ready[i] and lapsed[j] then
+  return function()
+    local is_lapsed = not ready.first
+    if ready.first and lapsed.first then
       -- As numbers: Lua compares strings by the server's locale.
-      local a1, a2, a3 = key(ready[i])
-      local b1, b2, b3 = key(lapsed[j])
+      local a1, a2, a3 = key(ready.first)
+      local b1, b2, b3 = key(lapsed.first)
       is_lapsed = b1 < a1 or (b1 == a1 and (b2 < a2 or (b2 == a2 and b3 < a3)))
     end
-    local member
-    if is_lapsed then member, j = lapsed[j], j + 1 else member, i = ready[i], i + 1 end
-    ids[#ids + 1] = id_of(member, queue, ORDER_LEN)
+    local cursor = is_lapsed and lapsed or ready
+    local member = cursor.first
+    if member then cursor.next() end
+    return member, is_lapsed
   end
-  return ids
 end
 
 -- The queues, the one first that was served least recently: claims that take one task are fair too.
@@ -33,7 +55,7 @@ local function in_turn(tx, queues)
   local served = redis.call('HMGET', tx.keys[SERVED], unpack(names))
   for at, from in ipairs(queues) do
     from.at = at
-    from.turn = tonumber(tx.writes[SERVED][from.name] or served[at] or 0)
+    from.turn = tonumber(tx.served[from.name] or served[at] or 0)
   end
   table.sort(queues, function(a, b)
     if a.turn ~= b.turn then return a.turn < b.turn end
@@ -42,63 +64,116 @@ local function in_turn(tx, queues)
   return queues
 end
 
-local function hold(tx, r, params, lease)
+local function hold(tx, r, params, due)
   if r.status == IN_FLIGHT then
     append(tx, r, LEASE_EXPIRED, report_lease_expired())
     r.lease_expired_count = plus_one(r.lease_expired_count)
+  else
+    tally(tx, r.queue, READY, -1)
+    tally(tx, r.queue, LEASED, 1)
   end
   tx.generation = tx.generation + 1
-  r.generation, r.nonce, r.ending = tx.generation, params.nonce, ENDING_NONE
-  r.status, r.claimed_at, r.worker = IN_FLIGHT, tx.now, params.worker
-  r.due = instant(tx.now + lease)
+  r.token = number_key(tx.generation) .. params.nonce
+  r.status, r.ending, r.claimed_at, r.worker = IN_FLIGHT, ENDING_NONE, tx.now, params.worker
+  r.due, r.run = due, ALONE
+  touch_record(tx, r)
+end
+
+local function light_parts(tx, r) return parts(tx, r, newest(r, CLAIM_ATTEMPTS_MAX), light_field) end
+
+-- Whether the answer has room for a task; then it is taken off.
+local function fits(tx, r, room)
+  local bytes = r.weight
+  if has(r.flags, LIVED) then bytes = bytes + light_weight(light_parts(tx, r)) end
+  if r.status == IN_FLIGHT then
+    bytes = bytes + report_lease_expired().weight + #r.worker + ATTEMPT_BYTES
+  end
+  if not room.is_first and bytes > room.bytes then return false end
+  room.is_first, room.bytes, room.tasks = false, room.bytes - bytes, room.tasks - 1
+  return true
+end
+
+local function lease_end(tx, r, params, from)
+  local lease = from.lease
+  if params.lease >= 0 then
+    lease = params.lease
+  elseif has(r.flags, OWN_LEASE) then
+    warm(r)
+    lease = r.lease
+  end
+  return instant(tx.now + math.min(lease, from.lease_max))
+end
+
+-- Shortens a run in the lane of ready tasks to its ids from `at` on, of which `next_up` is the
+-- first; `taken` of the others were.
+local function cut_run(tx, member, run, ids, at, next_up, taken)
+  leave(tx, member)
+  local key = lane_of(next_up.queue, READY) .. order_key(next_up)
+  enter(tx, key .. '\0' .. run)
+  local set = #tx.runs
+  tx.runs[set + 1] = run
+  tx.runs[set + 2] = admission_key(next_up) .. table.concat(ids, '\0', at)
+  depart(tx, run, READY, next_up, taken)
+end
+
+-- Enters what a claim took in the lane of leased tasks: most of it has one lease.
+local function place_held(tx, taken)
+  local groups = {}
+  for _, r in ipairs(taken) do
+    local group = groups[r.due]
+    if not group then
+      group = {}
+      groups[r.due] = group
+    end
+    group[#group + 1] = r
+    news(tx, r.queue, r.due)
+  end
+  for _, group in pairs(groups) do enter_together(tx, group, LEASED, 'run', timer_key) end
 end
 
 -- Claims up to `share` tasks of a queue, as far as the answer has room. One that does not fit ends
 -- the claim: those behind it must not overtake it.
 local function take(tx, from, params, share, room, claims)
-  local ids = first_due(tx, from.name, share)
-  fetch(tx, ids)
-  local taken = 0
-  for _, id in ipairs(ids) do
-    local r = find(tx, id)
-    local lights = parts(tx, r, newest(r, CLAIM_ATTEMPTS_MAX), light_field)
-    local bytes = r.envelope_len + r.progress_len + r.result_len + light_weight(lights)
-    if r.status == IN_FLIGHT then
-      bytes = bytes + report_lease_expired().weight + #r.worker + ATTEMPT_BYTES
+  local queue, taken, is_over = from.name, {}, false
+  local next_member = due_members(tx, queue, share)
+  while not is_over and #taken < share do
+    local member, is_lapsed = next_member()
+    if not member then break end
+    local id, run = id_of(member, queue, ORDER_LEN)
+    local ids = { id }
+    if run then ids = read_run(tx, run) end
+    local rest, taken_here = nil, 0
+    for at, of_run in ipairs(ids) do
+      if tx.records[of_run] == nil then
+        -- One more than can be taken, since the rest of a run stands where its first does.
+        fetch(tx, ids, at, math.min(#ids, at + share - #taken))
+      end
+      local r = find(tx, of_run)
+      if r and r.queue == queue and r.run == (run or ALONE)
+        and r.status == (is_lapsed and IN_FLIGHT or PENDING) then
+        if #taken == share or not fits(tx, r, room) then
+          is_over, rest = true, at
+          if #taken < share then room.tasks = 0 end
+          if taken_here > 0 then cut_run(tx, member, run, ids, at, r, taken_here) end
+          break
+        end
+        hold(tx, r, params, lease_end(tx, r, params, from))
+        taken_here = taken_here + 1
+        taken[#taken + 1], claims[#claims + 1] = r, r
+      end
     end
-    if not room.is_first and bytes > room.bytes then
-      room.tasks = 0
-      break
+    if not rest then
+      leave(tx, member)
+      if run then spend(tx, run) end
     end
-    room.is_first, room.bytes, room.tasks = false, room.bytes - bytes, room.tasks - 1
-    local was_lapsed = r.status == IN_FLIGHT
-    local lease = params.lease >= 0 and params.lease or (r.lease >= 0 and r.lease or from.lease)
-    lease = math.min(lease, from.lease_max)
-    change(tx, r, hold, params, lease)
-    if was_lapsed then lights = parts(tx, r, newest(r, CLAIM_ATTEMPTS_MAX), light_field) end
-    taken = taken + 1
-    claims[#claims + 1] = { record = r, lease = lease, lights = lights }
+  end
+  if #taken > 0 then
+    place_held(tx, taken)
+    tx.turns = tx.turns + 1
+    tx.served[queue] = string.format('%.0f', tx.turns)
   end
   send_index(tx)
-  if taken > 0 then
-    tx.turns = tx.turns + 1
-    tx.writes[SERVED][from.name] = string.format('%.0f', tx.turns)
-  end
-  return taken
-end
-
-local function claim_answer(tx, claims)
-  local records = {}
-  for at, claim in ipairs(claims) do records[at] = claim.record end
-  local bodies, answer = bodies_of(tx, records), {}
-  for at, claim in ipairs(claims) do
-    local r = claim.record
-    answer[at] = {
-      r.id, pack_record(r), bodies[3 * at - 2], bodies[3 * at - 1], bodies[3 * at], claim.lights,
-      {}, claim.lease,
-    }
-  end
-  return answer
+  return #taken
 end
 
 local function serve_claim(tx, params)
@@ -122,7 +197,7 @@ local function serve_claim(tx, params)
     local due_in = at and at - tx.now
     if due_in and (soonest < 0 or due_in < soonest) then soonest = due_in end
   end
-  return { soonest, claim_answer(tx, claims) }
+  return { soonest, answers_of(tx, claims, PART_CLAIM) }
 end
 
 local function claim_due(keys, args)

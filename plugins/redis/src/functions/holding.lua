@@ -1,14 +1,17 @@
 -- What becomes of claims: kept, ended by their holder, or taken away by a cancellation.
 
-local CLAIM_REF = '>i8c8Bc0'
-local EXTEND = '>i8i8BBi8c8Bc0'
-local RESOLUTION = '>BBBBBi8BI4i8c8Bc0I4c0'
+local CLAIM_REF = '>c16Bc0'
+local EXTEND = '>i8i8BBc16Bc0'
+local RESOLUTION = '>BBBc16Bc0'
+-- What a resolution has that is more than an end without a word.
+local MORE = '>Bi8BI4I4c0'
+local IS_STRICT, FORGETS, HAS_MORE = 1, 2, 4
 local SUCCEED, RETRY, DIE, GIVE_BACK = 0, 1, 2, 3
 local OK, REPLAYED, NOT_FOUND, STALE, STALE_CANCELLED, STALE_EXPIRED = 0, 1, 2, 3, 4, 5
 
 -- Where a claim stands: OK if it holds the task, REPLAYED if this call ended it, or the refusal.
-local function standing(tx, r, generation, nonce, is_strict, call)
-  if r.generation ~= generation or r.nonce ~= nonce then return STALE end
+local function standing(tx, r, token, is_strict, call)
+  if r.token ~= token then return STALE end
   if r.ending == ENDING_CANCELLED then return STALE_CANCELLED end
   if r.ending == ENDING_EXPIRED then return STALE_EXPIRED end
   if r.ending ~= ENDING_NONE then return r.ending == call and REPLAYED or STALE end
@@ -16,14 +19,17 @@ local function standing(tx, r, generation, nonce, is_strict, call)
   return OK
 end
 
-local function set_lease_end(_, r, at) r.due = at end
+local function keep(tx, r, ends_at, progress)
+  r.due = ends_at
+  if progress then set_progress(tx, r, progress) end
+end
 
 local function extend_leases(keys, args)
   local tx = begin(keys)
   local calls, ids = {}, {}
   for at = 1, #args, 2 do
     local c = { progress = args[at + 1] }
-    c.lease, c.held_max, c.is_strict, c.has_progress, c.generation, c.nonce, c.id =
+    c.lease, c.held_max, c.is_strict, c.has_progress, c.token, c.id =
       struct.unpack(EXTEND, args[at])
     calls[#calls + 1], ids[#ids + 1] = c, c.id
   end
@@ -32,12 +38,11 @@ local function extend_leases(keys, args)
   for n, c in ipairs(calls) do
     local r = find(tx, c.id)
     local code, ends_at = NOT_FOUND, 0
-    if r then code = standing(tx, r, c.generation, c.nonce, c.is_strict == 1, -1) end
+    if r then code = standing(tx, r, c.token, c.is_strict == 1, -1) end
     if code == OK then
       ends_at = instant(tx.now + c.lease)
       if c.held_max >= 0 then ends_at = math.min(ends_at, instant(r.claimed_at + c.held_max)) end
-      change(tx, r, set_lease_end, ends_at)
-      if c.has_progress == 1 then set_progress(tx, r, c.progress) end
+      change(tx, r, keep, ends_at, c.has_progress == 1 and c.progress)
     end
     answers[n] = struct.pack('>Bi8I8', code, ends_at, math.max(ends_at - tx.now, 0))
   end
@@ -57,6 +62,7 @@ local function resolve_record(tx, r, c)
     append(tx, r, PERMANENT_FAILURE, c)
     end_as(tx, r, DEAD)
   else
+    warm(r)
     wait_until(tx, r, math.max(moment(tx, c.is_delay, c.due), tx.now))
   end
   r.ending, r.ending_status, r.ending_due = c.call, r.status, r.due
@@ -65,10 +71,13 @@ end
 local function resolve_one(tx, c)
   local r = find(tx, c.id)
   if not r then return struct.pack('>BBi8', NOT_FOUND, 0, 0) end
-  local code = standing(tx, r, c.generation, c.nonce, c.is_strict == 1, c.call)
-  if code == REPLAYED then return struct.pack('>BBi8', code, r.ending_status, r.ending_due) end
+  local code = standing(tx, r, c.token, has(c.flags, IS_STRICT), c.call)
+  if code == REPLAYED then
+    warm(r)
+    return struct.pack('>BBi8', code, r.ending_status, r.ending_due)
+  end
   if code ~= OK then return struct.pack('>BBi8', code, 0, 0) end
-  if c.outcome == SUCCEED and c.forgets == 1 then
+  if c.outcome == SUCCEED and has(c.flags, FORGETS) then
     remove(tx, r)
     return struct.pack('>BBi8', OK, SUCCEEDED, 0)
   end
@@ -78,20 +87,31 @@ end
 
 local function resolve(keys, args)
   local tx = begin(keys)
-  local calls, ids = {}, {}
-  for at = 1, #args, 4 do
-    local c = { light = args[at + 1], heavy = args[at + 2], result = args[at + 3] }
-    local has_error
-    c.call, c.outcome, c.is_strict, c.forgets, c.is_delay, c.due, has_error, c.weight, c.generation,
-      c.nonce, c.id, c.error_type = struct.unpack(RESOLUTION, args[at])
-    c.has_error = has_error == 1
-    calls[#calls + 1], ids[#ids + 1] = c, c.id
+  local calls, ids, at, count, last = {}, {}, 1, 0, #args
+  local wordless = report('', '')
+  while at <= last do
+    local call, outcome, flags, token, id = struct.unpack(RESOLUTION, args[at])
+    local c = {
+      call = call, outcome = outcome, flags = flags, token = token, id = id, is_delay = 1, due = 0,
+      has_error = false, error_type = '', light = wordless.light, heavy = '', weight = 0,
+      result = '',
+    }
+    at = at + 1
+    if has(flags, HAS_MORE) then
+      local has_error
+      c.is_delay, c.due, has_error, c.weight, c.error_type = struct.unpack(MORE, args[at])
+      c.has_error = has_error == 1
+      c.light, c.heavy, c.result = args[at + 1], args[at + 2], args[at + 3]
+      at = at + 4
+    end
+    count = count + 1
+    calls[count], ids[count] = c, id
   end
   fetch(tx, ids)
   local answers = {}
   for n, c in ipairs(calls) do answers[n] = resolve_one(tx, c) end
   finish(tx)
-  return answers
+  return table.concat(answers)
 end
 
 -- How much of each lease is left; -1 for a claim that is not live.
@@ -100,14 +120,14 @@ local function live_claims(keys, args)
   local calls, ids = {}, {}
   for n, packed in ipairs(args) do
     local c = {}
-    c.generation, c.nonce, c.id = struct.unpack(CLAIM_REF, packed)
+    c.token, c.id = struct.unpack(CLAIM_REF, packed)
     calls[n], ids[n] = c, c.id
   end
   fetch(tx, ids)
   local answers = {}
   for n, c in ipairs(calls) do
     local r = find(tx, c.id)
-    local is_live = r and standing(tx, r, c.generation, c.nonce, true, -1) == OK
+    local is_live = r and standing(tx, r, c.token, true, -1) == OK
     answers[n] = is_live and r.due - tx.now or -1
   end
   return answers

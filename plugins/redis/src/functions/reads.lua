@@ -8,14 +8,16 @@ local function get(keys, args)
   local tx = begin(keys)
   local r = find(tx, args[1])
   if not r then return {} end
-  return fill_bodies(tx, { r }, { (answer_of(tx, r, PART_WHOLE)) })
+  return answers_of(tx, { r }, PART_WHOLE)
 end
 
 local function list(keys, args)
   local tx = begin(keys)
   local p, status = {}, nil
   status, p.before, p.limit, p.bytes_max, p.part, p.queue = struct.unpack(LIST, args[1])
-  return page(tx, p.queue, ADMITTED, p, function(r) return status < 0 or r.status == status end)
+  return page(tx, p.queue, ADMITTED, admission_of, p, function(r)
+    return status < 0 or r.status == status
+  end)
 end
 
 -- The due time of the oldest task that is pending and due: the first of each priority is its
@@ -38,17 +40,35 @@ local function oldest_due(tx, queue)
   return oldest
 end
 
+-- Leased tasks whose leases have run out and that no claim has moved yet.
+local function due_leased(tx, queue)
+  local found, last = 0, nil
+  repeat
+    local members = due_range(tx, queue, LEASED, PROMOTED_MAX, last)
+    for _, member in ipairs(members) do
+      local id, run = id_of(member, queue, ORDER_LEN)
+      local gone = run and tonumber(redis.call('HGET', tx.keys[RUNS], gone_field(run)) or 0)
+      found = found + (id and 1 or string.byte(run, 8) % RUN_SIZES - gone)
+    end
+    last = members[#members]
+  until #members < PROMOTED_MAX
+  return found
+end
+
+local function tallied(tx, queue, lane)
+  return tonumber(redis.call('HGET', tx.keys[TALLIES], queue .. '\0' .. lane) or 0)
+end
+
 local function stats(keys, args)
   local tx = begin(keys)
   local queue = args[1]
-  local due_delayed, due_leased = due_count(tx, queue, DELAYED), due_count(tx, queue, LEASED)
-  local lapsed = count(tx, queue, LAPSED)
+  local due_delayed = due_count(tx, queue, DELAYED)
   local oldest = oldest_due(tx, queue)
   return {
-    count(tx, queue, READY) + due_delayed,
+    tallied(tx, queue, READY) + due_delayed,
     count(tx, queue, DELAYED) - due_delayed,
-    lapsed + count(tx, queue, LEASED),
-    lapsed + due_leased,
+    tallied(tx, queue, LEASED),
+    count(tx, queue, LAPSED) + due_leased(tx, queue),
     count(tx, queue, FINISHED[DEAD]),
     count(tx, queue, FINISHED[SUCCEEDED]),
     count(tx, queue, FINISHED[CANCELLED]),

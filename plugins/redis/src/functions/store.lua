@@ -2,9 +2,10 @@
 -- collected and sent last. A function that fails before `finish` has changed nothing, and nothing
 -- in `finish` can fail: Redis has no rollback.
 
-local SCHEMA = 1
-local STATE = '>Bi8i8i8i8i8i8'
-local STATE_KEY, TASKS, BODIES, HISTORY, INDEX, SERVED, CONFIGS, SECRETS = 1, 2, 3, 4, 5, 6, 7, 8
+local SCHEMA = 2
+local STATE = '>Bi8i8i8i8i8i8i8'
+local STATE_KEY, TASKS, BODIES, HISTORY, INDEX, RUNS, TALLIES, SERVED, CONFIGS, SECRETS =
+  1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 -- Lua passes so many arguments to a command at most; even, since some come in pairs.
 local ARGUMENTS_MAX = 2000
 
@@ -19,37 +20,49 @@ local function advance(now, host_then, host)
   return now + (passed - odd) / 2, host - odd
 end
 
+-- What is collected until it is sent. Lists hold the arguments of commands as they are.
+local function begin_writes(tx)
+  tx.dirty = {} -- records to store
+  tx.gone = {} -- ids to remove
+  tx.bodies = {} -- of admitted tasks: field, value
+  tx.fields = { [BODIES] = {}, [HISTORY] = {} } -- by field; false deletes
+  tx.entered, tx.left = {}, {} -- members of the index: score, member; and member
+  tx.runs, tx.spent = {}, {} -- fields of runs: field, value; and field
+  tx.departed = {} -- by run: who left it
+  tx.tallies = {} -- by field: what changed
+end
+
 local function begin(keys)
   local tx = {
     keys = keys,
     records = {}, -- by id; false is a task that is not there
-    changed = {}, -- ids
-    writes = { [BODIES] = {}, [HISTORY] = {}, [SERVED] = {} }, -- by field; false deletes
-    index = {}, -- by member; false removes
     news = {}, -- by queue: when something of it is due
+    served = {}, -- by queue: its turn; false forgets it
     emptied = {}, -- queues that a task was removed from
     removed = 0, -- tasks, and records of their histories
   }
+  begin_writes(tx)
   -- Read once: on older servers it moves within a call.
   local time = redis.call('TIME')
   local host = time[1] * 1000 + math.floor(time[2] / 1000)
   local stored = redis.call('GET', keys[STATE_KEY])
   if stored then
-    local version
-    version, tx.now, tx.host, tx.admitted, tx.finished, tx.generation, tx.turns =
+    if string.byte(stored) ~= SCHEMA then error('RDQSCHEMA ' .. string.byte(stored), 0) end
+    local _
+    _, tx.now, tx.host, tx.admitted, tx.finished, tx.generation, tx.turns, tx.run =
       struct.unpack(STATE, stored)
-    if version ~= SCHEMA then error('RDQSCHEMA ' .. version, 0) end
     tx.now, tx.host = advance(tx.now, tx.host, host)
   else
     tx.now, tx.host = host, host
-    tx.admitted, tx.finished, tx.generation, tx.turns = 0, 0, 0, 0
+    tx.admitted, tx.finished, tx.generation, tx.turns, tx.run = 0, 0, 0, 0, 0
   end
   return tx
 end
 
 local function send(command, key, arguments)
-  for first = 1, #arguments, ARGUMENTS_MAX do
-    local last = math.min(first + ARGUMENTS_MAX - 1, #arguments)
+  local count = #arguments
+  for first = 1, count, ARGUMENTS_MAX do
+    local last = math.min(first + ARGUMENTS_MAX - 1, count)
     redis.call(command, key, unpack(arguments, first, last))
   end
 end
@@ -68,25 +81,24 @@ local function send_fields(key, fields)
   send('HSET', key, set)
 end
 
--- Sends what the index is to become, so that a range shows it.
-local function send_index(tx)
-  local added, removed = {}, {}
-  for member, stays in pairs(tx.index) do
-    if stays then
-      added[#added + 1] = 0
-      added[#added + 1] = member
-    else
-      removed[#removed + 1] = member
+local function send_tallies(tx)
+  local key = tx.keys[TALLIES]
+  for field, change in pairs(tx.tallies) do
+    if change ~= 0 and redis.call('HINCRBY', key, field, change) == 0 then
+      redis.call('HDEL', key, field)
     end
   end
-  send('ZREM', tx.keys[INDEX], removed)
-  send('ZADD', tx.keys[INDEX], added)
-  tx.index = {}
+end
+
+-- Counts the tasks of a queue that stand in a lane as runs, where the index does not.
+local function tally(tx, queue, lane, change)
+  local field = queue .. '\0' .. lane
+  tx.tallies[field] = (tx.tallies[field] or 0) + change
 end
 
 local function send_state(tx)
   local state = struct.pack(
-    STATE, SCHEMA, tx.now, tx.host, tx.admitted, tx.finished, tx.generation, tx.turns)
+    STATE, SCHEMA, tx.now, tx.host, tx.admitted, tx.finished, tx.generation, tx.turns, tx.run)
   redis.call('SET', tx.keys[STATE_KEY], state)
 end
 

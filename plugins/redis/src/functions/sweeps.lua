@@ -17,14 +17,15 @@ local function sweep_lane(tx, queue, lane, key_len, limit, is_due, apply)
   fetch(tx, ids)
   for _, id in ipairs(ids) do
     local r = find(tx, id)
+    warm(r)
     if not is_due(r) then break end
     if done == limit or not apply(r) then
-      send_index(tx)
+      send_writes(tx)
       return done, true
     end
     done = done + 1
   end
-  send_index(tx)
+  send_writes(tx)
   return done, false
 end
 
