@@ -31,7 +31,7 @@ local function read_new(tx, args, at, settled)
   local r = {
     id = args[at], status = PENDING, ending = ENDING_NONE, flags = flags, due = tx.now,
     order = priority, token = NO_TOKEN, page = ALONE, run = ALONE, claimed_at = 0,
-    weight = weight, queue = queue, worker = '', rest = false, body = args[at + 2],
+    weight = weight, queue = queue, worker = '', rest = false,
   }
   if kind == PLAIN then
     -- Created now, and it does not expire.
@@ -39,16 +39,15 @@ local function read_new(tx, args, at, settled)
     return r, at + 3
   end
   read_special(tx, r, head, rest)
-  r.more = at + 3
   return r, at + 4 + 2 * r.next
 end
 
-local function store_special(tx, r, args)
-  local progress = args[r.more]
+local function store_special(tx, r, args, at)
+  local progress = args[at]
   if #progress > 0 then tx.fields[BODIES][progress_field(r.id)] = progress end
   for ordinal = 0, r.next - 1 do
-    local light = args[r.more + 1 + 2 * ordinal]
-    local heavy = args[r.more + 2 + 2 * ordinal]
+    local light = args[at + 1 + 2 * ordinal]
+    local heavy = args[at + 2 + 2 * ordinal]
     tx.fields[HISTORY][light_field(r.id, ordinal)] = light
     if #heavy > 0 then tx.fields[HISTORY][heavy_field(r.id, ordinal)] = heavy end
   end
@@ -97,14 +96,13 @@ end
 
 local function enqueue(keys, args)
   local tx = begin(keys)
-  local tasks, ids, at, count = {}, {}, 1, 0
+  local tasks, ids, starts, at, count = {}, {}, {}, 1, 0
   local settled = struct.pack('>i8i8', tx.now, 0)
   local last = #args
   while at <= last do
-    local r
-    r, at = read_new(tx, args, at, settled)
     count = count + 1
-    tasks[count], ids[count] = r, r.id
+    ids[count], starts[count] = args[at], at
+    tasks[count], at = read_new(tx, args, at, settled)
   end
   fetch(tx, ids)
   local answers, admitted, bodies = {}, {}, tx.bodies
@@ -116,10 +114,10 @@ local function enqueue(keys, args)
       tx.admitted = tx.admitted + 1
       r.order = r.order .. number_key(tx.admitted)
       tx.records[r.id] = r
-      local stored = #bodies
-      bodies[stored + 1], bodies[stored + 2] = r.id, r.body
-      if r.more then store_special(tx, r, args) end
-      admitted[#admitted + 1] = r
+      local stored = #admitted
+      bodies[2 * stored + 1], bodies[2 * stored + 2] = r.id, args[starts[n] + 2]
+      if r.is_warm then store_special(tx, r, args, starts[n] + 3) end
+      admitted[stored + 1] = r
       answers[n] = '\1' -- CREATED, PENDING
       touch_record(tx, r)
     end

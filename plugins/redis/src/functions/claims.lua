@@ -68,9 +68,6 @@ local function hold(tx, r, params, due)
   if r.status == IN_FLIGHT then
     append(tx, r, LEASE_EXPIRED, report_lease_expired())
     r.lease_expired_count = plus_one(r.lease_expired_count)
-  else
-    tally(tx, r.queue, READY, -1)
-    tally(tx, r.queue, LEASED, 1)
   end
   tx.generation = tx.generation + 1
   r.token = number_key(tx.generation) .. params.nonce
@@ -126,15 +123,17 @@ local function place_held(tx, taken)
       groups[r.due] = group
     end
     group[#group + 1] = r
-    news(tx, r.queue, r.due)
   end
-  for _, group in pairs(groups) do enter_together(tx, group, LEASED, 'run', timer_key) end
+  for due, group in pairs(groups) do
+    enter_together(tx, group, LEASED, 'run', timer_key)
+    news(tx, group[1].queue, due)
+  end
 end
 
 -- Claims up to `share` tasks of a queue, as far as the answer has room. One that does not fit ends
 -- the claim: those behind it must not overtake it.
 local function take(tx, from, params, share, room, claims)
-  local queue, taken, is_over = from.name, {}, false
+  local queue, taken, fresh, is_over = from.name, {}, 0, false
   local next_member = due_members(tx, queue, share)
   while not is_over and #taken < share do
     local member, is_lapsed = next_member()
@@ -160,6 +159,7 @@ local function take(tx, from, params, share, room, claims)
         hold(tx, r, params, lease_end(tx, r, params, from))
         taken_here = taken_here + 1
         taken[#taken + 1], claims[#claims + 1] = r, r
+        if not is_lapsed then fresh = fresh + 1 end
       end
     end
     if not rest then
@@ -169,6 +169,8 @@ local function take(tx, from, params, share, room, claims)
   end
   if #taken > 0 then
     place_held(tx, taken)
+    tally(tx, queue, READY, -fresh)
+    tally(tx, queue, LEASED, fresh)
     tx.turns = tx.turns + 1
     tx.served[queue] = string.format('%.0f', tx.turns)
   end

@@ -68,48 +68,56 @@ local function resolve_record(tx, r, c)
   r.ending, r.ending_status, r.ending_due = c.call, r.status, r.due
 end
 
-local function resolve_one(tx, c)
-  local r = find(tx, c.id)
-  if not r then return struct.pack('>BBi8', NOT_FOUND, 0, 0) end
-  local code = standing(tx, r, c.token, has(c.flags, IS_STRICT), c.call)
+local function resolve_one(tx, id, token, c)
+  local r = find(tx, id)
+  if not r then return NOT_FOUND, 0, 0 end
+  local code = standing(tx, r, token, has(c.flags, IS_STRICT), c.call)
   if code == REPLAYED then
     warm(r)
-    return struct.pack('>BBi8', code, r.ending_status, r.ending_due)
+    return code, r.ending_status, r.ending_due
   end
-  if code ~= OK then return struct.pack('>BBi8', code, 0, 0) end
+  if code ~= OK then return code, 0, 0 end
   if c.outcome == SUCCEED and has(c.flags, FORGETS) then
     remove(tx, r)
-    return struct.pack('>BBi8', OK, SUCCEEDED, 0)
+    return OK, SUCCEEDED, 0
   end
   change(tx, r, resolve_record, c)
-  return struct.pack('>BBi8', OK, r.ending_status, r.ending_due)
+  return OK, r.ending_status, r.ending_due
+end
+
+-- What a worker had to say, which follows in four arguments.
+local function read_more(args, at)
+  local c = { light = args[at + 1], heavy = args[at + 2], result = args[at + 3] }
+  local has_error
+  c.is_delay, c.due, has_error, c.weight, c.error_type = struct.unpack(MORE, args[at])
+  c.has_error = has_error == 1
+  return c
 end
 
 local function resolve(keys, args)
   local tx = begin(keys)
-  local calls, ids, at, count, last = {}, {}, 1, 0, #args
-  local wordless = report('', '')
-  while at <= last do
-    local call, outcome, flags, token, id = struct.unpack(RESOLUTION, args[at])
-    local c = {
-      call = call, outcome = outcome, flags = flags, token = token, id = id, is_delay = 1, due = 0,
-      has_error = false, error_type = '', light = wordless.light, heavy = '', weight = 0,
-      result = '',
-    }
+  local ids, tokens, heads, mores, at, count = {}, {}, {}, {}, 1, 0
+  while at <= #args do
+    count = count + 1
+    heads[count] = args[at]
+    local _, flags
+    _, _, flags, tokens[count], ids[count] = struct.unpack(RESOLUTION, args[at])
     at = at + 1
     if has(flags, HAS_MORE) then
-      local has_error
-      c.is_delay, c.due, has_error, c.weight, c.error_type = struct.unpack(MORE, args[at])
-      c.has_error = has_error == 1
-      c.light, c.heavy, c.result = args[at + 1], args[at + 2], args[at + 3]
+      mores[count] = read_more(args, at)
       at = at + 4
     end
-    count = count + 1
-    calls[count], ids[count] = c, id
   end
   fetch(tx, ids)
+  -- Most end without a word.
+  local wordless = report('', '')
+  wordless.is_delay, wordless.due, wordless.result = 1, 0, ''
   local answers = {}
-  for n, c in ipairs(calls) do answers[n] = resolve_one(tx, c) end
+  for n, head in ipairs(heads) do
+    local c = mores[n] or wordless
+    c.call, c.outcome, c.flags = string.byte(head, 1, 3)
+    answers[n] = struct.pack('>BBi8', resolve_one(tx, ids[n], tokens[n], c))
+  end
   finish(tx)
   return table.concat(answers)
 end

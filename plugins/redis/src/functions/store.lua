@@ -29,7 +29,7 @@ local function begin_writes(tx)
   tx.entered, tx.left = {}, {} -- members of the index: score, member; and member
   tx.runs, tx.spent = {}, {} -- fields of runs: field, value; and field
   tx.departed = {} -- by run: who left it
-  tx.tallies = {} -- by field: what changed
+  tx.tallies = {} -- by lane and queue: what changed
 end
 
 local function begin(keys)
@@ -83,17 +83,24 @@ end
 
 local function send_tallies(tx)
   local key = tx.keys[TALLIES]
-  for field, change in pairs(tx.tallies) do
-    if change ~= 0 and redis.call('HINCRBY', key, field, change) == 0 then
-      redis.call('HDEL', key, field)
+  for lane, changes in pairs(tx.tallies) do
+    for queue, change in pairs(changes) do
+      local field = queue .. '\0' .. lane
+      if change ~= 0 and redis.call('HINCRBY', key, field, change) == 0 then
+        redis.call('HDEL', key, field)
+      end
     end
   end
 end
 
--- Counts the tasks of a queue that stand in a lane as runs, where the index does not.
+-- Counts the tasks of a queue in a lane where they stand as runs, which the index cannot count.
 local function tally(tx, queue, lane, change)
-  local field = queue .. '\0' .. lane
-  tx.tallies[field] = (tx.tallies[field] or 0) + change
+  local changes = tx.tallies[lane]
+  if not changes then
+    changes = {}
+    tx.tallies[lane] = changes
+  end
+  changes[queue] = (changes[queue] or 0) + change
 end
 
 local function send_state(tx)
