@@ -29,59 +29,94 @@ const HAS_MORE: u8 = 4;
 /// The arguments of a call.
 pub(crate) type Args = Vec<Bytes>;
 
-pub(crate) fn new_task(args: &mut Args, mut task: NewTask) {
+/// Tasks to admit, in stretches of one kind: plain ones of one queue and one priority, or one that has
+/// more to say.
+pub(crate) fn admission(tasks: Vec<NewTask>) -> Args {
+    let mut args = Args::with_capacity(3 * tasks.len() + 1);
+    let mut tasks = tasks.into_iter().peekable();
+    while let Some(task) = tasks.next() {
+        let (queue, priority, is_plain) = (task.queue.clone(), task.priority, is_plain(&task));
+        let head = args.len();
+        args.push(Bytes::new());
+        if is_plain {
+            plain_task(&mut args, task);
+            let goes_on =
+                |it: &NewTask| it.priority == priority && it.queue == queue && self::is_plain(it);
+            while let Some(task) = tasks.next_if(goes_on) {
+                plain_task(&mut args, task);
+            }
+        } else {
+            special_task(&mut args, task);
+        }
+        args[head] = Packer::default()
+            .flag(!is_plain)
+            .len32(args.len() - head - 1)
+            .u32(rows::sortable_priority(priority))
+            .name(queue.as_str())
+            .done();
+    }
+    args
+}
+
+fn plain_task(args: &mut Args, task: NewTask) {
+    let tail = record_tail(Packer::default(), &task, false).done();
+    let body = rows::body(&task);
+    args.extend([Bytes::from(String::from(task.id)), tail, body]);
+}
+
+fn special_task(args: &mut Args, mut task: NewTask) {
     shed(&mut task.attempts, HISTORY_BYTES_MAX);
     let attempts = &task.attempts;
     let final_error = attempts.last().and_then(|attempt| attempt.error.as_ref());
-    let is_plain = is_plain(&task);
+    let error_type = final_error.map_or("", |error| error.error_type.as_str());
+    let (due_kind, due) = moment(task.due);
+    let (expiry, expires) = task.expires.map_or((0, 0), |expires| {
+        let (kind, at) = moment(expires);
+        (kind + 1, at)
+    });
+    let tail = Packer::default()
+        .u8(due_kind)
+        .i64(due)
+        .u8(expiry)
+        .i64(expires)
+        .flag(task.created_at.is_some())
+        .i64(task.created_at.map_or(0, Timestamp::millis))
+        .u32(task.attempt_count)
+        .u32(task.redrive_count)
+        .u32(task.lease_expired_count)
+        .u32(attempts.iter().map(|attempt| attempt.attempt_no).max().unwrap_or(0))
+        .len32(attempts.len())
+        .len32(attempts.iter().map(Attempt::len_bytes).sum())
+        .len32(task.progress.len())
+        .block(error_type.as_bytes());
+    let tail = record_tail(tail, &task, final_error.is_some()).done();
+    let attempts: Vec<_> = attempts
+        .iter()
+        .flat_map(|it| [records::light(it), records::heavy(it.error.as_ref())])
+        .collect();
+    let body = rows::body(&task);
+    args.extend([Bytes::from(String::from(task.id)), tail, body, task.progress]);
+    args.extend(attempts);
+}
+
+/// What admission settles at the end of a record. What the functions know is left open.
+fn record_tail(packer: Packer, task: &NewTask, has_final_error: bool) -> Packer {
     let mut flags = 0;
     for (flag, is_set) in [
         (EXPIRES, task.expires.is_some()),
-        (FINAL_ERROR, final_error.is_some()),
+        (FINAL_ERROR, has_final_error),
         (OWN_LEASE, task.overrides.lease.is_some()),
     ] {
         flags |= if is_set { flag } else { 0 };
     }
-    let mut head = Packer::default()
-        .flag(!is_plain)
+    packer
         .u8(flags)
-        .u32(rows::sortable_priority(task.priority))
         .len32(task.envelope.len() + task.progress.len())
-        .name(task.queue.as_str());
-    if !is_plain {
-        let (due_kind, due) = moment(task.due);
-        let (expiry, expires) = task.expires.map_or((0, 0), |expires| {
-            let (kind, at) = moment(expires);
-            (kind + 1, at)
-        });
-        let error_type = final_error.map_or("", |error| error.error_type.as_str());
-        head = head
-            .u8(due_kind)
-            .i64(due)
-            .u8(expiry)
-            .i64(expires)
-            .flag(task.created_at.is_some())
-            .i64(task.created_at.map_or(0, Timestamp::millis))
-            .u32(task.attempt_count)
-            .u32(task.redrive_count)
-            .u32(task.lease_expired_count)
-            .u32(attempts.iter().map(|attempt| attempt.attempt_no).max().unwrap_or(0))
-            .len32(attempts.len())
-            .len32(attempts.iter().map(Attempt::len_bytes).sum())
-            .len32(task.progress.len())
-            .block(error_type.as_bytes());
-    }
-    head = head
+        .name(task.queue.as_str())
+        .i64(0) // expires_at
         .optional_millis(task.overrides.lease)
         .optional_millis(task.overrides.retention_dead)
-        .name(task.handler_ref.as_str());
-    args.extend([Bytes::from(task.id.to_string()), head.done(), rows::body(&task)]);
-    if !is_plain {
-        args.push(task.progress);
-        for attempt in attempts {
-            args.extend([records::light(attempt), records::heavy(attempt.error.as_ref())]);
-        }
-    }
+        .name(task.handler_ref.as_str())
 }
 
 /// Whether it is due at once and begins its life here, as most do.
@@ -122,8 +157,7 @@ pub(crate) fn claim(args: &mut Args, params: &ClaimParams) {
 }
 
 fn with_claim(packer: Packer, claim: &ClaimRef) -> Packer {
-    let Token { generation, nonce } = Token::decode(&claim.token);
-    // A token that was never issued has numbers that no record has.
+    let Token { generation, nonce } = Token::decode(&claim.token, &claim.task_id);
     packer.i64(generation).raw(&nonce).name(claim.task_id.as_str())
 }
 

@@ -62,18 +62,20 @@ struct Life {
 impl Record {
     fn read(bytes: &[u8]) -> Option<Self> {
         let mut from = Unpacker(bytes);
-        let [status, _ending, flags] = from.array()?;
+        let [status, _ending] = from.array()?;
         let status = TaskStatus::of_number(status)?;
-        let due = from.timestamp()?;
+        let (due, claimed_at) = (from.timestamp()?, from.timestamp()?);
+        let token = Token { generation: from.i64()?, nonce: from.array()? };
+        let _run: [u8; 8] = from.array()?;
+        let worker = from.name()?.to_owned();
+        let _page: [u8; 8] = from.array()?;
+        let created_at = from.timestamp()?;
         let priority = priority(from.u32()?);
         let _admitted = from.i64()?;
-        let token = Token { generation: from.i64()?, nonce: from.array()? };
-        let _runs: [u8; 16] = from.array()?;
-        let claimed_at = from.timestamp()?;
+        let flags = from.u8()?;
         let _weight = from.u32()?;
         let queue = QueueName::stored(from.name()?);
-        let worker = from.name()?.to_owned();
-        let (created_at, expires_at) = (from.timestamp()?, from.timestamp()?);
+        let expires_at = from.timestamp()?;
         let (_lease, _retention) = (from.i64()?, from.i64()?);
         let handler_ref = QueueName::stored(from.name()?);
         let life = if flags & LIVED == 0 { Life::default() } else { Life::read(&mut from)? };
@@ -210,9 +212,10 @@ fn claim(id: TaskId, parts: &mut std::vec::IntoIter<Value>) -> Option<Claim> {
         attempts,
         last_attempt_no: record.life.last_attempt_no,
     };
+    let token = record.token.encode(&task.id);
     Some(Claim {
         task,
-        token: record.token.encode(),
+        token,
         generation: record.token.generation,
         lease: record.due.since(record.claimed_at),
     })

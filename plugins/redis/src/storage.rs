@@ -125,10 +125,7 @@ impl Storage for RedisStorage {
 
     async fn enqueue(&self, tasks: Vec<NewTask>) -> Result<Vec<Result<Admission>>> {
         let ids = tasks.iter().map(|task| task.id.clone()).collect();
-        let mut args = Args::with_capacity(3 * tasks.len());
-        for task in tasks {
-            requests::new_task(&mut args, task);
-        }
+        let args = requests::admission(tasks);
         self.call_bytes("enqueue", ids, args, |from, id: &TaskId| {
             let answer = from.u8()?;
             let admission =

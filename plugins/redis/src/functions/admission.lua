@@ -1,128 +1,142 @@
--- Admission of tasks.
+-- Admission of tasks. They come in stretches of one kind: plain ones, which are due at once and begin
+-- their life here, of one queue and one priority; and those that have more to say, one at a time.
 
-local NEW = '>BBc4I4Bc0'
--- What most tasks do not have: a due time, an expiry, a creation, and a life before.
-local SPECIAL = '>Bi8Bi8Bi8I4I4I4I4I4I4I4I4c0'
+local STRETCH = '>BI4c4Bc0' -- kind, how many arguments follow, priority, queue
 local PLAIN = 0
+-- What most tasks do not have: a due time, an expiry, a creation, and a life before. It precedes the
+-- end of a record.
+local SPECIAL = '>Bi8Bi8Bi8I4I4I4I4I4I4I4I4c0'
 local CREATED, EXISTS, CONFLICT = 1, 2, 3
 
--- The later parts of a task that is not plain, from byte `at` on of its arguments; the second answer
--- is where they end.
-local function read_special(tx, r, head, at)
-  local due_is_delay, due, expiry, expires, has_created, created
-  r.finished, r.finished_at, r.ending_status, r.ending_due, r.folds = 0, 0, 0, 0, 0
-  r.shed_1, r.shed_2, r.shed_3, r.shed_4, r.result_len = 0, 0, 0, 0, 0
+-- The answer for a task that is there.
+local function known_answer(tx, id, queue)
+  local known = find(tx, id)
+  return string.char(known.queue == queue and EXISTS + 10 * known.status or CONFLICT)
+end
+
+-- Enters plain tasks in their places, together if they are many, and packs their records.
+local function store_plain(tx, queue, priority, ids, tails, admitted)
+  local stored, count = tx.stored, #ids
+  local at = #stored
+  local created = struct.pack('>i8', tx.now)
+  local pages, ready = lane_of(queue, ADMITTED), lane_of(queue, READY) .. priority .. time_key(tx.now)
+  for first = 1, count, RUN_MAX do
+    local last = math.min(first + RUN_MAX - 1, count)
+    local page, run = ALONE, ALONE
+    if count >= RUN_MIN then
+      page = add_run(tx, ids, first, last, admitted[first])
+      run = add_run(tx, ids, first, last, admitted[first])
+      enter(tx, pages .. admitted[first] .. '\0' .. page)
+      enter(tx, ready .. admitted[first] .. '\0' .. run)
+    end
+    local head = struct.pack(HELD, PENDING, ENDING_NONE, tx.now, 0, NO_TOKEN, run, 0, '')
+      .. page .. created .. priority
+    for n = first, last do
+      local id, key = ids[n], admitted[n]
+      if run == ALONE then
+        enter(tx, pages .. key .. id)
+        enter(tx, ready .. key .. id)
+      end
+      stored[at + 1], stored[at + 2] = id, head .. key .. tails[n]
+      at = at + 2
+    end
+  end
+  tally(tx, queue, READY, count)
+  news(tx, queue, tx.now)
+end
+
+-- Admits a stretch of plain tasks, each with its id, the end of its record, and its body.
+local function admit_plain(tx, args, from, to, queue, priority, answers)
+  local ids, tails, admitted, new = {}, {}, {}, 0
+  local packed, bodies, answer = tx.packed, tx.bodies, #answers
+  local body = #bodies
+  -- One that is admitted here is there for those behind it.
+  local here = { queue = queue, status = PENDING }
+  for n = from, to, 3 do
+    local id = args[n]
+    answer = answer + 1
+    if packed[id] then
+      answers[answer] = known_answer(tx, id, queue)
+    else
+      new = new + 1
+      tx.admitted = tx.admitted + 1
+      ids[new], tails[new], admitted[new] = id, args[n + 1], number_key(tx.admitted)
+      packed[id], tx.records[id] = true, here
+      bodies[body + 1], bodies[body + 2] = id, args[n + 2]
+      body = body + 2
+      answers[answer] = '\1' -- CREATED, PENDING
+    end
+  end
+  if new > 0 then store_plain(tx, queue, priority, ids, tails, admitted) end
+end
+
+-- A task that is not plain.
+local function read_special(tx, id, tail, queue, priority)
+  local r = {
+    id = id, status = PENDING, ending = ENDING_NONE, claimed_at = 0, token = NO_TOKEN, run = ALONE,
+    page = ALONE, worker = '', order = priority, queue = queue, is_warm = true,
+  }
+  local due_is_delay, due, expiry, expires, has_created, created, at
   due_is_delay, due, expiry, expires, has_created, created, r.attempt_count, r.redrive_count,
     r.lease_expired_count, r.last_no, r.next, r.history_bytes, r.progress_len, r.error_type, at =
-    struct.unpack(SPECIAL, head, at)
-  r.created_at, r.expires_at, r.due = tx.now, 0, moment(tx, due_is_delay, due)
+    struct.unpack(SPECIAL, tail)
+  local _
+  r.flags, r.weight, _, at = struct.unpack('>BI4Bc0', tail, at)
+  r.expires_at, r.lease, r.retention, r.handler = struct.unpack(SETTLED, tail, at)
+  r.created_at, r.due = tx.now, moment(tx, due_is_delay, due)
   if has_created == 1 then r.created_at = created end
   if expiry > 0 then r.expires_at = moment(tx, expiry - 1, expires) end
-  r.lease, r.retention, r.handler = struct.unpack('>i8i8Bc0', head, at)
-  r.is_warm = true
+  r.finished, r.finished_at, r.ending_status, r.ending_due, r.folds = 0, 0, 0, 0, 0
+  r.shed_1, r.shed_2, r.shed_3, r.shed_4, r.result_len = 0, 0, 0, 0, 0
+  return r
 end
 
--- Reads a task to admit from the arguments: its id, the rest of the record, the body; and if it is
--- not plain, the progress and the records of its history, each light and heavy. The second answer
--- is where the next one begins.
-local function read_new(tx, args, at, settled)
-  local head = args[at + 1]
-  local kind, flags, priority, weight, queue, rest = struct.unpack(NEW, head)
-  local r = {
-    id = args[at], status = PENDING, ending = ENDING_NONE, flags = flags, due = tx.now,
-    order = priority, token = NO_TOKEN, page = ALONE, run = ALONE, claimed_at = 0,
-    weight = weight, queue = queue, worker = '', rest = false,
-  }
-  if kind == PLAIN then
-    -- Created now, and it does not expire.
-    r.rest = settled .. string.sub(head, rest)
-    return r, at + 3
+-- Admits a task that is not plain: the same three arguments, its progress, and the records of its
+-- history, each light and heavy.
+local function admit_special(tx, args, at, queue, priority, answers)
+  local r = read_special(tx, args[at], args[at + 1], queue, priority)
+  if tx.packed[r.id] then
+    answers[#answers + 1] = known_answer(tx, r.id, queue)
+    return
   end
-  read_special(tx, r, head, rest)
-  return r, at + 4 + 2 * r.next
-end
-
-local function store_special(tx, r, args, at)
-  local progress = args[at]
-  if #progress > 0 then tx.fields[BODIES][progress_field(r.id)] = progress end
+  tx.admitted = tx.admitted + 1
+  r.order = priority .. number_key(tx.admitted)
+  tx.packed[r.id], tx.records[r.id] = true, r
+  tx.fields.bodies[r.id] = args[at + 2]
+  if r.progress_len > 0 then tx.fields.bodies[progress_field(r.id)] = args[at + 3] end
   for ordinal = 0, r.next - 1 do
-    local light = args[at + 1 + 2 * ordinal]
-    local heavy = args[at + 2 + 2 * ordinal]
-    tx.fields[HISTORY][light_field(r.id, ordinal)] = light
-    if #heavy > 0 then tx.fields[HISTORY][heavy_field(r.id, ordinal)] = heavy end
+    local light, heavy = args[at + 4 + 2 * ordinal], args[at + 5 + 2 * ordinal]
+    tx.fields.history[light_field(r.id, ordinal)] = light
+    if #heavy > 0 then tx.fields.history[heavy_field(r.id, ordinal)] = heavy end
   end
-end
-
--- Tasks of one queue and, if they are to be claimed side by side, of one priority and due time.
-local function group_of(groups, key)
-  local group = groups[key]
-  if not group then
-    group = {}
-    groups[key] = group
-    groups[#groups + 1] = group
-  end
-  return group
-end
-
--- Enters new tasks in their places, those of a batch together.
-local function place_new(tx, admitted)
-  local pages, ready = {}, {}
-  local queue, priority, due, page, group
-  for _, r in ipairs(admitted) do
-    local prefix = string.sub(r.order, 1, 4)
-    if r.queue ~= queue then page = group_of(pages, r.queue .. '\0') end
-    page[#page + 1] = r
-    if r.due > tx.now then
-      place(tx, r)
-    else
-      if r.queue ~= queue or prefix ~= priority or r.due ~= due then
-        group = group_of(ready, r.queue .. '\0' .. prefix .. time_key(r.due))
-        priority, due = prefix, r.due
-      end
-      group[#group + 1] = r
-      mark_expiring(tx, r, true)
-    end
-    queue = r.queue
-  end
-  for _, of_queue in ipairs(pages) do
-    enter_together(tx, of_queue, ADMITTED, 'page', admission_key)
-  end
-  for _, together in ipairs(ready) do
-    enter_together(tx, together, READY, 'run', order_key)
-    tally(tx, together[1].queue, READY, #together)
-    news(tx, together[1].queue, tx.now)
-  end
+  enter(tx, lane_of(queue, ADMITTED) .. admission_key(r) .. r.id)
+  place(tx, r)
+  touch_record(tx, r)
+  answers[#answers + 1] = '\1'
 end
 
 local function enqueue(keys, args)
   local tx = begin(keys)
-  local tasks, ids, starts, at, count = {}, {}, {}, 1, 0
-  local settled = struct.pack('>i8i8', tx.now, 0)
-  local last = #args
+  local stretches, ids, count, at, last = {}, {}, 0, 1, #args
   while at <= last do
-    count = count + 1
-    ids[count], starts[count] = args[at], at
-    tasks[count], at = read_new(tx, args, at, settled)
+    local kind, len, priority, queue = struct.unpack(STRETCH, args[at])
+    local from, to = at + 1, at + len
+    stretches[#stretches + 1] = { kind = kind, from = from, to = to, priority = priority, queue = queue }
+    for n = from, kind == PLAIN and to or from, 3 do
+      count = count + 1
+      ids[count] = args[n]
+    end
+    at = to + 1
   end
   fetch(tx, ids)
-  local answers, admitted, bodies = {}, {}, tx.bodies
-  for n, r in ipairs(tasks) do
-    local known = tx.records[r.id]
-    if known then
-      answers[n] = string.char(known.queue == r.queue and EXISTS + 10 * known.status or CONFLICT)
+  local answers = {}
+  for _, it in ipairs(stretches) do
+    if it.kind == PLAIN then
+      admit_plain(tx, args, it.from, it.to, it.queue, it.priority, answers)
     else
-      tx.admitted = tx.admitted + 1
-      r.order = r.order .. number_key(tx.admitted)
-      tx.records[r.id] = r
-      local stored = #admitted
-      bodies[2 * stored + 1], bodies[2 * stored + 2] = r.id, args[starts[n] + 2]
-      if r.is_warm then store_special(tx, r, args, starts[n] + 3) end
-      admitted[stored + 1] = r
-      answers[n] = '\1' -- CREATED, PENDING
-      touch_record(tx, r)
+      admit_special(tx, args, it.from, it.queue, it.priority, answers)
     end
   end
-  place_new(tx, admitted)
   finish(tx)
   return table.concat(answers)
 end

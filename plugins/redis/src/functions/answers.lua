@@ -18,7 +18,7 @@ local function bodies_of(tx, fields)
   local values = {}
   for first = 1, #fields, ARGUMENTS_MAX do
     local last = math.min(first + ARGUMENTS_MAX - 1, #fields)
-    local stored = redis.call('HMGET', tx.keys[BODIES], unpack(fields, first, last))
+    local stored = redis.call('HMGET', tx.keys.bodies, unpack(fields, first, last))
     for at = 1, last - first + 1 do values[first + at - 1] = stored[at] end
   end
   return values
@@ -45,19 +45,23 @@ local function answer_weight(tx, r, part)
   return r.weight + light_weight((history_of(tx, r, part)))
 end
 
--- Tasks as they are answered: id, record, body; and of those that lived, the rest.
-local function answers_of(tx, records, part)
-  local ids, answer, count = {}, {}, 0
-  for at, r in ipairs(records) do ids[at] = r.id end
+-- Tasks as they are answered: id, record, body; and of those that lived, the rest. Records that are
+-- packed are of those that did not.
+local function answers_of(tx, ids, records, part)
+  local answer, at = {}, 0
   local bodies = bodies_of(tx, ids)
-  for at, r in ipairs(records) do
-    answer[count + 1], answer[count + 2], answer[count + 3] = r.id, pack_record(r), bodies[at]
-    count = count + 3
-    if has(r.flags, LIVED) then
-      local more = bodies_of(tx, { progress_field(r.id), result_field(r.id) })
-      local lights, heavies = history_of(tx, r, part)
-      count = count + 1
-      answer[count] = { more[1], more[2], lights, heavies }
+  for n, r in ipairs(records) do
+    local id = ids[n]
+    answer[at + 1], answer[at + 2], answer[at + 3] = id, r, bodies[n]
+    at = at + 3
+    if type(r) == 'table' then
+      answer[at - 1] = pack_record(r)
+      if has(r.flags, LIVED) then
+        local more = bodies_of(tx, { progress_field(id), result_field(id) })
+        local lights, heavies = history_of(tx, r, part)
+        at = at + 1
+        answer[at] = { more[1], more[2], lights, heavies }
+      end
     end
   end
   return answer
@@ -71,7 +75,7 @@ local function walk(tx, queue, lane, before, number_of, visit)
   local last, examined = -1, 0
   while true do
     local members =
-      redis.call('ZREVRANGEBYLEX', tx.keys[INDEX], to, from, 'LIMIT', 0, CHUNK)
+      redis.call('ZREVRANGEBYLEX', tx.keys.index, to, from, 'LIMIT', 0, CHUNK)
     local alone = {}
     for _, member in ipairs(members) do alone[#alone + 1] = id_of(member, queue, 8) end
     fetch(tx, alone)
@@ -104,7 +108,7 @@ end
 
 -- A page of what `lets_through` picks.
 local function page(tx, queue, lane, number_of, params, lets_through)
-  local records, bytes = {}, 0
+  local ids, records, bytes = {}, {}, 0
   local is_over = false
   local rest = walk(tx, queue, lane, params.before, number_of, function(r)
     if #records >= params.limit then return false end
@@ -117,8 +121,8 @@ local function page(tx, queue, lane, number_of, params, lets_through)
     local weight = answer_weight(tx, r, params.part)
     if bytes + weight > params.bytes_max and #records > 0 then return false end
     bytes = bytes + weight
-    records[#records + 1] = r
+    ids[#ids + 1], records[#records + 1] = r.id, r
     return true
   end)
-  return { is_over and -1 or rest, answers_of(tx, records, params.part) }
+  return { is_over and -1 or rest, answers_of(tx, ids, records, params.part) }
 end

@@ -11,7 +11,7 @@ local function lane_cursor(tx, queue, lane, chunk)
     cursor.at = cursor.at + 1
     if cursor.at > #cursor.members and not cursor.is_over then
       cursor.members =
-        redis.call('ZRANGEBYLEX', tx.keys[INDEX], from, to, 'LIMIT', 0, chunk)
+        redis.call('ZRANGEBYLEX', tx.keys.index, from, to, 'LIMIT', 0, chunk)
       cursor.is_over = #cursor.members < chunk
       cursor.at = 1
       if not cursor.is_over then from = '(' .. cursor.members[chunk] end
@@ -52,7 +52,7 @@ local function in_turn(tx, queues)
   if #queues < 2 then return queues end
   local names = {}
   for at, from in ipairs(queues) do names[at] = from.name end
-  local served = redis.call('HMGET', tx.keys[SERVED], unpack(names))
+  local served = redis.call('HMGET', tx.keys.served, unpack(names))
   for at, from in ipairs(queues) do
     from.at = at
     from.turn = tonumber(tx.served[from.name] or served[at] or 0)
@@ -64,123 +64,174 @@ local function in_turn(tx, queues)
   return queues
 end
 
-local function hold(tx, r, params, due)
-  if r.status == IN_FLIGHT then
-    append(tx, r, LEASE_EXPIRED, report_lease_expired())
-    r.lease_expired_count = plus_one(r.lease_expired_count)
-  end
-  tx.generation = tx.generation + 1
-  r.token = number_key(tx.generation) .. params.nonce
-  r.status, r.ending, r.claimed_at, r.worker = IN_FLIGHT, ENDING_NONE, tx.now, params.worker
-  r.due, r.run = due, ALONE
-  touch_record(tx, r)
-end
-
 local function light_parts(tx, r) return parts(tx, r, newest(r, CLAIM_ATTEMPTS_MAX), light_field) end
 
--- Whether the answer has room for a task; then it is taken off.
-local function fits(tx, r, room)
-  local bytes = r.weight
-  if has(r.flags, LIVED) then bytes = bytes + light_weight(light_parts(tx, r)) end
-  if r.status == IN_FLIGHT then
-    bytes = bytes + report_lease_expired().weight + #r.worker + ATTEMPT_BYTES
-  end
+-- Whether the answer has room for so much; then it is taken off.
+local function fits(room, bytes)
   if not room.is_first and bytes > room.bytes then return false end
   room.is_first, room.bytes, room.tasks = false, room.bytes - bytes, room.tasks - 1
   return true
 end
 
-local function lease_end(tx, r, params, from)
-  local lease = from.lease
-  if params.lease >= 0 then
-    lease = params.lease
-  elseif has(r.flags, OWN_LEASE) then
-    warm(r)
-    lease = r.lease
+local function claim_weight(tx, r)
+  local bytes = r.weight
+  if has(r.flags, LIVED) then bytes = bytes + light_weight(light_parts(tx, r)) end
+  if r.status == IN_FLIGHT then
+    bytes = bytes + report_lease_expired().weight + #r.worker + ATTEMPT_BYTES
   end
+  return bytes
+end
+
+local function lease_end(tx, params, from, own)
+  local lease = params.lease >= 0 and params.lease or own >= 0 and own or from.lease
   return instant(tx.now + math.min(lease, from.lease_max))
 end
 
--- Shortens a run in the lane of ready tasks to its ids from `at` on, of which `next_up` is the
--- first; `taken` of the others were.
-local function cut_run(tx, member, run, ids, at, next_up, taken)
-  leave(tx, member)
-  local key = lane_of(next_up.queue, READY) .. order_key(next_up)
-  enter(tx, key .. '\0' .. run)
-  local set = #tx.runs
-  tx.runs[set + 1] = run
-  tx.runs[set + 2] = admission_key(next_up) .. table.concat(ids, '\0', at)
-  depart(tx, run, READY, next_up, taken)
+-- Hands out a task that has something of its own: a lease, an expiry, a history.
+local function hold(tx, r, params, from)
+  if r.status == IN_FLIGHT then
+    append(tx, r, LEASE_EXPIRED, report_lease_expired())
+    r.lease_expired_count = plus_one(r.lease_expired_count)
+    tally(tx, r.queue, LEASED, -1)
+  end
+  local own = -1
+  if has(r.flags, OWN_LEASE) then
+    warm(r)
+    own = r.lease
+  end
+  r.token, r.claimed_at, r.worker = params.token, tx.now, params.worker
+  r.status, r.ending, r.due = IN_FLIGHT, ENDING_NONE, lease_end(tx, params, from, own)
+  r.run = ALONE
+  enter(tx, lane_of(r.queue, LEASED) .. timer_key(r) .. r.id)
+  tally(tx, r.queue, LEASED, 1)
+  news(tx, r.queue, r.due)
+  touch_record(tx, r)
 end
 
--- Enters what a claim took in the lane of leased tasks: most of it has one lease.
-local function place_held(tx, taken)
-  local groups = {}
-  for _, r in ipairs(taken) do
-    local group = groups[r.due]
-    if not group then
-      group = {}
-      groups[r.due] = group
+-- What a claim hands out: ids, and records, packed or not, in the order of claims. Of `plain` ones
+-- only the ends of records are there until `hold_plain`.
+local function new_claims() return { count = 0, ids = {}, records = {} } end
+
+local function add_claim(claims, id, record)
+  local count = claims.count + 1
+  claims.count, claims.ids[count], claims.records[count] = count, id, record
+  return count
+end
+
+-- Hands out the plain tasks among the claims at these places: all of them have one lease, and stand
+-- in its lane together if they are many.
+local function hold_plain(tx, claims, places, params, from)
+  local count = #places
+  if count == 0 then return end
+  local ids, records, stored = {}, claims.records, tx.stored
+  for n, place in ipairs(places) do ids[n] = claims.ids[place] end
+  local due, at = lease_end(tx, params, from, -1), #stored
+  local lane = lane_of(from.name, LEASED) .. time_key(due)
+  for first = 1, count, RUN_MAX do
+    local last, run = math.min(first + RUN_MAX - 1, count), ALONE
+    if count >= RUN_MIN then
+      local order = string.sub(records[places[first]], ORDER_AFTER, ORDER_AFTER + 11)
+      run = add_run(tx, ids, first, last, string.sub(order, 5))
+      enter(tx, lane .. NO_ORDER .. '\0' .. run)
     end
-    group[#group + 1] = r
+    local head = struct.pack(
+      HELD, IN_FLIGHT, ENDING_NONE, due, tx.now, params.token, run, #params.worker, params.worker)
+    for n = first, last do
+      local place, id = places[n], ids[n]
+      local rest = records[place]
+      if run == ALONE then
+        enter(tx, lane .. string.sub(rest, ORDER_AFTER, ORDER_AFTER + 11) .. id)
+      end
+      local record = head .. rest
+      records[place], tx.packed[id] = record, record
+      stored[at + 1], stored[at + 2] = id, record
+      at = at + 2
+    end
   end
-  for due, group in pairs(groups) do
-    enter_together(tx, group, LEASED, 'run', timer_key)
-    news(tx, group[1].queue, due)
+  tally(tx, from.name, LEASED, count)
+  news(tx, from.name, due)
+end
+
+-- Shortens a run in the lane of ready tasks to its ids from `at` on, of which the first has this
+-- record; `taken` of the others were.
+local function cut_run(tx, member, run, ids, at, record, taken)
+  local r = unpack_record(ids[at], record)
+  leave(tx, member)
+  enter(tx, lane_of(r.queue, READY) .. order_key(r) .. '\0' .. run)
+  local set = #tx.runs
+  tx.runs[set + 1] = run
+  tx.runs[set + 2] = admission_key(r) .. table.concat(ids, '\0', at)
+  depart(tx, run, READY, r.queue, r.due, r.order, taken)
+end
+
+-- Claims the tasks of one member of a lane, as far as the answer has room and `share` goes. The
+-- answer is how many, and whether none may be taken behind it.
+local function take_member(tx, queue, member, is_lapsed, share, room, claims, plain, params, from)
+  local id, run = id_of(member, queue, ORDER_LEN)
+  local ids, place, taken = { id }, run or ALONE, 0
+  if run then ids = read_run(tx, run) end
+  for at, of_run in ipairs(ids) do
+    if tx.packed[of_run] == nil then
+      -- One more than can be taken, since the rest of a run stands where its first does.
+      fetch(tx, ids, at, math.min(#ids, at + share - taken))
+    end
+    local packed = tx.packed[of_run]
+    -- Who left the run is passed over. Who waits has no worker.
+    if packed and (is_lapsed or string.sub(packed, RUN_AT, WORKER_AT - 1) == place) then
+      local flags, weight = struct.unpack('>BI4', packed, WORKER_AT + FLAGS_AFTER)
+      local is_plain, r = flags == 0 and not is_lapsed, nil
+      if not is_plain then
+        r = find(tx, of_run)
+        weight = claim_weight(tx, r)
+      end
+      local is_full = taken == share
+      if is_full or not fits(room, weight) then
+        if not is_full then room.tasks = 0 end
+        if taken > 0 then cut_run(tx, member, run, ids, at, packed, taken) end
+        return taken, true
+      end
+      taken = taken + 1
+      if is_plain then
+        plain[#plain + 1] = add_claim(claims, of_run, string.sub(packed, WORKER_AT + 1))
+      else
+        hold(tx, r, params, from)
+        add_claim(claims, of_run, r)
+      end
+    end
   end
+  leave(tx, member)
+  if run then spend(tx, run) end
+  if not is_lapsed then tally(tx, queue, READY, -taken) end
+  return taken, false
 end
 
 -- Claims up to `share` tasks of a queue, as far as the answer has room. One that does not fit ends
 -- the claim: those behind it must not overtake it.
 local function take(tx, from, params, share, room, claims)
-  local queue, taken, fresh, is_over = from.name, {}, 0, false
+  local queue, plain, taken, is_over = from.name, {}, 0, false
   local next_member = due_members(tx, queue, share)
-  while not is_over and #taken < share do
+  while not is_over and taken < share do
     local member, is_lapsed = next_member()
     if not member then break end
-    local id, run = id_of(member, queue, ORDER_LEN)
-    local ids = { id }
-    if run then ids = read_run(tx, run) end
-    local rest, taken_here = nil, 0
-    for at, of_run in ipairs(ids) do
-      if tx.records[of_run] == nil then
-        -- One more than can be taken, since the rest of a run stands where its first does.
-        fetch(tx, ids, at, math.min(#ids, at + share - #taken))
-      end
-      local r = find(tx, of_run)
-      if r and r.queue == queue and r.run == (run or ALONE)
-        and r.status == (is_lapsed and IN_FLIGHT or PENDING) then
-        if #taken == share or not fits(tx, r, room) then
-          is_over, rest = true, at
-          if #taken < share then room.tasks = 0 end
-          if taken_here > 0 then cut_run(tx, member, run, ids, at, r, taken_here) end
-          break
-        end
-        hold(tx, r, params, lease_end(tx, r, params, from))
-        taken_here = taken_here + 1
-        taken[#taken + 1], claims[#claims + 1] = r, r
-        if not is_lapsed then fresh = fresh + 1 end
-      end
-    end
-    if not rest then
-      leave(tx, member)
-      if run then spend(tx, run) end
-    end
+    local more
+    more, is_over =
+      take_member(tx, queue, member, is_lapsed, share - taken, room, claims, plain, params, from)
+    taken = taken + more
   end
-  if #taken > 0 then
-    place_held(tx, taken)
-    tally(tx, queue, READY, -fresh)
-    tally(tx, queue, LEASED, fresh)
+  hold_plain(tx, claims, plain, params, from)
+  if taken > 0 then
     tx.turns = tx.turns + 1
     tx.served[queue] = string.format('%.0f', tx.turns)
   end
   send_index(tx)
-  return #taken
+  return taken
 end
 
 local function serve_claim(tx, params)
   local room = { tasks = params.limit, bytes = params.bytes_max, is_first = true }
-  local claims, queues, is_rest = {}, in_turn(tx, params.queues), false
+  local claims, queues, is_rest = new_claims(), in_turn(tx, params.queues), false
+  tx.generation = tx.generation + 1
+  params.token = number_key(tx.generation) .. params.nonce
   -- First each queue gets its share of what is left, then those that have more get the rest.
   while room.tasks > 0 and #queues > 0 do
     local fuller = {}
@@ -199,7 +250,7 @@ local function serve_claim(tx, params)
     local due_in = at and at - tx.now
     if due_in and (soonest < 0 or due_in < soonest) then soonest = due_in end
   end
-  return { soonest, answers_of(tx, claims, PART_CLAIM) }
+  return { soonest, answers_of(tx, claims.ids, claims.records, PART_CLAIM) }
 end
 
 local function claim_due(keys, args)

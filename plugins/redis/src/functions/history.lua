@@ -36,17 +36,17 @@ do
   end
 
   local function put_attempt(tx, r, ordinal, a)
-    tx.fields[HISTORY][light_field(r.id, ordinal)] = struct.pack(
+    tx.fields.history[light_field(r.id, ordinal)] = struct.pack(
       ATTEMPT, a.no, a.started_at, a.finished_at, a.outcome, a.flags, a.folded, #a.worker,
       a.worker, #a.error_type, a.error_type, #a.message, a.message, #a.extra, a.extra)
     local is_heavy = #a.detail + #a.stack > 0
-    tx.fields[HISTORY][heavy_field(r.id, ordinal)] =
+    tx.fields.history[heavy_field(r.id, ordinal)] =
       is_heavy and struct.pack(HEAVY, #a.detail, a.detail, #a.stack, a.stack)
   end
 
   local function get_attempt(tx, r, ordinal)
-    local light = read(tx, HISTORY, light_field(r.id, ordinal))
-    return unpack_attempt(light, read(tx, HISTORY, heavy_field(r.id, ordinal)))
+    local light = read(tx, 'history', light_field(r.id, ordinal))
+    return unpack_attempt(light, read(tx, 'history', heavy_field(r.id, ordinal)))
   end
 
   local function weight(a)
@@ -62,8 +62,8 @@ do
       kept.flags = kept.flags + (has(gone.flags, ENDED) and ENDED or -ENDED)
     end
     put_attempt(tx, r, FOLD_AT - 1, kept)
-    tx.fields[HISTORY][light_field(r.id, gone_at)] = false
-    tx.fields[HISTORY][heavy_field(r.id, gone_at)] = false
+    tx.fields.history[light_field(r.id, gone_at)] = false
+    tx.fields.history[heavy_field(r.id, gone_at)] = false
     r.folds = r.folds + 1
     r.history_bytes = r.history_bytes - weight(gone)
   end
@@ -104,8 +104,8 @@ do
     local head = struct.pack(
       '>I4i8i8BBI4Bc0', r.last_no, is_claimed and r.claimed_at or 0, tx.now, outcome, flags, 0,
       #worker, worker)
-    tx.fields[HISTORY][light_field(r.id, r.next)] = head .. report.light
-    if #report.heavy > 0 then tx.fields[HISTORY][heavy_field(r.id, r.next)] = report.heavy end
+    tx.fields.history[light_field(r.id, r.next)] = head .. report.light
+    if #report.heavy > 0 then tx.fields.history[heavy_field(r.id, r.next)] = report.heavy end
     r.next = r.next + 1
     r.history_bytes = r.history_bytes + report.weight + #worker
     if has(r.flags, FINAL_ERROR) ~= report.has_error then
@@ -151,12 +151,12 @@ end
 
 -- The parts of these records as they lie, by what names their fields.
 local function parts(tx, r, ordinals, field_of)
-  local answer, written = {}, tx.fields[HISTORY]
+  local answer, written = {}, tx.fields.history
   for first = 1, #ordinals, ARGUMENTS_MAX do
     local last = math.min(first + ARGUMENTS_MAX - 1, #ordinals)
     local fields = {}
     for at = first, last do fields[#fields + 1] = field_of(r.id, ordinals[at]) end
-    local stored = redis.call('HMGET', tx.keys[HISTORY], unpack(fields))
+    local stored = redis.call('HMGET', tx.keys.history, unpack(fields))
     for at, field in ipairs(fields) do
       local value = stored[at]
       if written[field] ~= nil then value = written[field] end
@@ -170,8 +170,8 @@ local function forget_history(tx, r)
   warm(r)
   for ordinal = 0, r.next - 1 do
     if not is_folded(r, ordinal) then
-      tx.fields[HISTORY][light_field(r.id, ordinal)] = false
-      tx.fields[HISTORY][heavy_field(r.id, ordinal)] = false
+      tx.fields.history[light_field(r.id, ordinal)] = false
+      tx.fields.history[heavy_field(r.id, ordinal)] = false
     end
   end
 end

@@ -85,6 +85,30 @@ local function resolve_one(tx, id, token, c)
   return OK, r.ending_status, r.ending_due
 end
 
+-- Completes and removes a plain task that was claimed in a run, as `resolve_one` would; says whether
+-- it did.
+local function forget_plain(tx, id, token)
+  local packed = tx.packed[id]
+  if not packed or tx.records[id] then return false end
+  if string.sub(packed, TOKEN_AT, RUN_AT - 1) ~= token then return false end
+  local status, ending = string.byte(packed, 1, 2)
+  local run = string.sub(packed, RUN_AT, WORKER_AT - 1)
+  local after = WORKER_AT + string.byte(packed, WORKER_AT)
+  local flags = string.byte(packed, after + FLAGS_AFTER)
+  if status ~= IN_FLIGHT or ending ~= ENDING_NONE or flags ~= 0 or run == ALONE then return false end
+  local page = string.sub(packed, after + 1, after + 8)
+  local of_run, of_page = tx.departed[run], tx.departed[page]
+  if page == ALONE or not of_run or not of_page then
+    -- The first of its run says what there is to know of it.
+    remove(tx, find(tx, id))
+    return true
+  end
+  of_run.count, of_page.count = of_run.count + 1, of_page.count + 1
+  tx.packed[id] = false
+  tx.gone[#tx.gone + 1] = id
+  return true
+end
+
 -- What a worker had to say, which follows in four arguments.
 local function read_more(args, at)
   local c = { light = args[at + 1], heavy = args[at + 2], result = args[at + 3] }
@@ -112,11 +136,16 @@ local function resolve(keys, args)
   -- Most end without a word.
   local wordless = report('', '')
   wordless.is_delay, wordless.due, wordless.result = 1, 0, ''
-  local answers = {}
+  local answers, forgotten = {}, struct.pack('>BBi8', OK, SUCCEEDED, 0)
   for n, head in ipairs(heads) do
-    local c = mores[n] or wordless
-    c.call, c.outcome, c.flags = string.byte(head, 1, 3)
-    answers[n] = struct.pack('>BBi8', resolve_one(tx, ids[n], tokens[n], c))
+    local call, outcome, flags = string.byte(head, 1, 3)
+    if outcome == SUCCEED and flags == FORGETS and forget_plain(tx, ids[n], tokens[n]) then
+      answers[n] = forgotten
+    else
+      local c = mores[n] or wordless
+      c.call, c.outcome, c.flags = call, outcome, flags
+      answers[n] = struct.pack('>BBi8', resolve_one(tx, ids[n], tokens[n], c))
+    end
   end
   finish(tx)
   return table.concat(answers)

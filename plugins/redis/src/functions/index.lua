@@ -64,32 +64,18 @@ local function mark(tx, member, stays)
   if stays then enter(tx, member) else leave(tx, member) end
 end
 
--- Enters tasks of one queue side by side, in their order. `place` is the field of records that
--- names the run, `key_of` makes the key of one.
-local function enter_together(tx, group, lane, place, key_of)
-  local count, prefix = #group, lane_of(group[1].queue, lane)
-  if count < RUN_MIN then
-    for _, r in ipairs(group) do enter(tx, prefix .. key_of(r) .. r.id) end
-    return
-  end
-  local ids, runs = {}, tx.runs
-  for at, r in ipairs(group) do ids[at] = r.id end
-  for first = 1, count, RUN_MAX do
-    local last = math.min(first + RUN_MAX - 1, count)
-    tx.run = tx.run + 1
-    local run = number_key(tx.run * RUN_SIZES + last - first + 1)
-    local at, head = #runs, group[first]
-    runs[at + 1] = run
-    runs[at + 2] = admission_key(head) .. table.concat(ids, '\0', first, last)
-    for n = first, last do group[n][place] = run end
-    enter(tx, prefix .. (lane == LEASED and time_key(head.due) .. NO_ORDER or key_of(head))
-      .. '\0' .. run)
-  end
+-- A new run of these ids; `admitted` is the admission of the first.
+local function add_run(tx, ids, first, last, admitted)
+  tx.run = tx.run + 1
+  local run, set = number_key(tx.run * RUN_SIZES + last - first + 1), #tx.runs
+  tx.runs[set + 1] = run
+  tx.runs[set + 2] = admitted .. table.concat(ids, '\0', first, last)
+  return run
 end
 
 -- The ids that a run lists, and the admission of the first.
 local function read_run(tx, run)
-  local listed, ids = redis.call('HGET', tx.keys[RUNS], run), {}
+  local listed, ids = redis.call('HGET', tx.keys.runs, run), {}
   for id in string.gmatch(string.sub(listed, 9), '%Z+') do ids[#ids + 1] = id end
   return ids, string.sub(listed, 1, 8)
 end
@@ -101,27 +87,27 @@ local function spend(tx, run)
   tx.spent[count + 1], tx.spent[count + 2] = run, gone_field(run)
 end
 
--- So many tasks leave a run, one like `r`.
-local function depart(tx, run, lane, r, count)
+-- So many tasks leave a run, one of which is due then and has that priority and admission.
+local function depart(tx, run, lane, queue, due, order, count)
   local known = tx.departed[run]
   if known then
     known.count = known.count + count
   else
-    tx.departed[run] =
-      { count = count, lane = lane, queue = r.queue, due = r.due, order = r.order }
+    tx.departed[run] = { count = count, lane = lane, queue = queue, due = due, order = order }
   end
 end
 
 local function send_departed(tx)
   for run, left in pairs(tx.departed) do
     local size, gone = string.byte(run, 8) % RUN_SIZES, left.count
-    if gone < size then gone = redis.call('HINCRBY', tx.keys[RUNS], gone_field(run), gone) end
+    if left.lane ~= ADMITTED then tally(tx, left.queue, left.lane, -gone) end
+    if gone < size then gone = redis.call('HINCRBY', tx.keys.runs, gone_field(run), gone) end
     if gone == size then
       local key
       if left.lane == LEASED then
         key = time_key(left.due) .. NO_ORDER
       else
-        key = string.sub(redis.call('HGET', tx.keys[RUNS], run), 1, 8)
+        key = string.sub(redis.call('HGET', tx.keys.runs, run), 1, 8)
         if left.lane == READY then key = string.sub(left.order, 1, 4) .. time_key(left.due) .. key end
       end
       leave(tx, lane_of(left.queue, left.lane) .. key .. '\0' .. run)
@@ -132,12 +118,12 @@ end
 
 -- Sends what the index is to become, so that a range shows it.
 local function send_index(tx)
-  send('HSET', tx.keys[RUNS], tx.runs)
+  send('HSET', tx.keys.runs, tx.runs)
   tx.runs = {}
   send_departed(tx)
-  send('HDEL', tx.keys[RUNS], tx.spent)
-  send('ZREM', tx.keys[INDEX], tx.left)
-  send('ZADD', tx.keys[INDEX], tx.entered)
+  send('HDEL', tx.keys.runs, tx.spent)
+  send('ZREM', tx.keys.index, tx.left)
+  send('ZADD', tx.keys.index, tx.entered)
   tx.departed, tx.spent, tx.left, tx.entered = {}, {}, {}, {}
 end
 
@@ -167,13 +153,9 @@ end
 -- Takes a task out of its lane. Of one that came due by itself, the record does not say whether it
 -- was promoted.
 local function displace_pending(tx, r)
-  if r.run ~= ALONE then
-    depart(tx, r.run, READY, r, 1)
-    tally(tx, r.queue, READY, -1)
-    return
-  end
+  if r.run ~= ALONE then return depart(tx, r.run, READY, r.queue, r.due, r.order, 1) end
   local ready = lane_of(r.queue, READY) .. order_key(r) .. r.id
-  if r.due <= tx.now and redis.call('ZSCORE', tx.keys[INDEX], ready) then
+  if r.due <= tx.now and redis.call('ZSCORE', tx.keys.index, ready) then
     leave(tx, ready)
     tally(tx, r.queue, READY, -1)
   else
@@ -182,8 +164,8 @@ local function displace_pending(tx, r)
 end
 
 local function displace_in_flight(tx, r)
+  if r.run ~= ALONE then return depart(tx, r.run, LEASED, r.queue, r.due, r.order, 1) end
   tally(tx, r.queue, LEASED, -1)
-  if r.run ~= ALONE then return depart(tx, r.run, LEASED, r, 1) end
   leave(tx, lane_of(r.queue, LEASED) .. timer_key(r) .. r.id)
   if r.due <= tx.now then leave(tx, lane_of(r.queue, LAPSED) .. order_key(r) .. r.id) end
 end
@@ -214,12 +196,12 @@ end
 
 local function range(tx, queue, lane, limit)
   local from, to = '[' .. lane_of(queue, lane), '(' .. lane_end(queue, lane)
-  return redis.call('ZRANGEBYLEX', tx.keys[INDEX], from, to, 'LIMIT', 0, limit)
+  return redis.call('ZRANGEBYLEX', tx.keys.index, from, to, 'LIMIT', 0, limit)
 end
 
 local function count(tx, queue, lane)
   local from, to = '[' .. lane_of(queue, lane), '(' .. lane_end(queue, lane)
-  return redis.call('ZLEXCOUNT', tx.keys[INDEX], from, to)
+  return redis.call('ZLEXCOUNT', tx.keys.index, from, to)
 end
 
 -- The end of what has come due in a lane that is ordered by time.
@@ -231,12 +213,12 @@ end
 local function due_range(tx, queue, lane, limit, after)
   local from = after and '(' .. after or '[' .. lane_of(queue, lane)
   local to = due_end(tx, queue, lane)
-  return redis.call('ZRANGEBYLEX', tx.keys[INDEX], from, to, 'LIMIT', 0, limit)
+  return redis.call('ZRANGEBYLEX', tx.keys.index, from, to, 'LIMIT', 0, limit)
 end
 
 local function due_count(tx, queue, lane)
   local from = '[' .. lane_of(queue, lane)
-  return redis.call('ZLEXCOUNT', tx.keys[INDEX], from, due_end(tx, queue, lane))
+  return redis.call('ZLEXCOUNT', tx.keys.index, from, due_end(tx, queue, lane))
 end
 
 local function key_of(member, queue, from, len)
@@ -307,7 +289,7 @@ local function next_due(tx, queue)
     if at and at <= tx.now then
       due = tx.now
       local from, to = '[' .. string.sub(due_end(tx, queue, lane), 2), '(' .. lane_end(queue, lane)
-      first = redis.call('ZRANGEBYLEX', tx.keys[INDEX], from, to, 'LIMIT', 0, 1)[1]
+      first = redis.call('ZRANGEBYLEX', tx.keys.index, from, to, 'LIMIT', 0, 1)[1]
       at = first and timer_at(first, queue)
     end
     if at and (not later or at < later) then later = at end

@@ -8,7 +8,7 @@ local function get(keys, args)
   local tx = begin(keys)
   local r = find(tx, args[1])
   if not r then return {} end
-  return answers_of(tx, { r }, PART_WHOLE)
+  return answers_of(tx, { r.id }, { r }, PART_WHOLE)
 end
 
 local function list(keys, args)
@@ -26,7 +26,7 @@ local function oldest_due(tx, queue)
   local oldest
   local from, to = '[' .. lane_of(queue, READY), '(' .. lane_end(queue, READY)
   for _ = 1, PRIORITIES_MAX do
-    local first = redis.call('ZRANGEBYLEX', tx.keys[INDEX], from, to, 'LIMIT', 0, 1)[1]
+    local first = redis.call('ZRANGEBYLEX', tx.keys.index, from, to, 'LIMIT', 0, 1)[1]
     if not first then break end
     local priority, due = struct.unpack('>I4I8', key_of(first, queue, 1, 12))
     due = due + INSTANT_MIN
@@ -47,7 +47,7 @@ local function due_leased(tx, queue)
     local members = due_range(tx, queue, LEASED, PROMOTED_MAX, last)
     for _, member in ipairs(members) do
       local id, run = id_of(member, queue, ORDER_LEN)
-      local gone = run and tonumber(redis.call('HGET', tx.keys[RUNS], gone_field(run)) or 0)
+      local gone = run and tonumber(redis.call('HGET', tx.keys.runs, gone_field(run)) or 0)
       found = found + (id and 1 or string.byte(run, 8) % RUN_SIZES - gone)
     end
     last = members[#members]
@@ -56,7 +56,7 @@ local function due_leased(tx, queue)
 end
 
 local function tallied(tx, queue, lane)
-  return tonumber(redis.call('HGET', tx.keys[TALLIES], queue .. '\0' .. lane) or 0)
+  return tonumber(redis.call('HGET', tx.keys.tallies, queue .. '\0' .. lane) or 0)
 end
 
 local function stats(keys, args)
@@ -92,11 +92,11 @@ end
 local function queue_names(keys, args)
   local tx = begin(keys)
   local after, limit = args[1], tonumber(args[2])
-  local names = redis.call('HKEYS', tx.keys[CONFIGS])
+  local names = redis.call('HKEYS', tx.keys.queues)
   -- A name is followed by NUL in its members, and 1 stands in no name.
   local from = after == '' and '-' or '(' .. after .. '\1'
   for _ = 1, limit do
-    local first = redis.call('ZRANGEBYLEX', tx.keys[INDEX], from, '+', 'LIMIT', 0, 1)[1]
+    local first = redis.call('ZRANGEBYLEX', tx.keys.index, from, '+', 'LIMIT', 0, 1)[1]
     if not first then break end
     local name = string.match(first, '^(%Z*)')
     names[#names + 1] = name

@@ -4,8 +4,10 @@
 
 local SCHEMA = 2
 local STATE = '>Bi8i8i8i8i8i8i8'
-local STATE_KEY, TASKS, BODIES, HISTORY, INDEX, RUNS, TALLIES, SERVED, CONFIGS, SECRETS =
-  1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+-- The names of the keys, in the order in which they are passed.
+local KEYS = {
+  'state', 'tasks', 'bodies', 'history', 'index', 'runs', 'tallies', 'served', 'queues', 'secrets',
+}
 -- Lua passes so many arguments to a command at most; even, since some come in pairs.
 local ARGUMENTS_MAX = 2000
 
@@ -23,9 +25,10 @@ end
 -- What is collected until it is sent. Lists hold the arguments of commands as they are.
 local function begin_writes(tx)
   tx.dirty = {} -- records to store
+  tx.stored = {} -- and those that are packed: id, record
   tx.gone = {} -- ids to remove
   tx.bodies = {} -- of admitted tasks: field, value
-  tx.fields = { [BODIES] = {}, [HISTORY] = {} } -- by field; false deletes
+  tx.fields = { bodies = {}, history = {} } -- by field; false deletes
   tx.entered, tx.left = {}, {} -- members of the index: score, member; and member
   tx.runs, tx.spent = {}, {} -- fields of runs: field, value; and field
   tx.departed = {} -- by run: who left it
@@ -34,18 +37,20 @@ end
 
 local function begin(keys)
   local tx = {
-    keys = keys,
-    records = {}, -- by id; false is a task that is not there
+    keys = {},
+    packed = {}, -- records by id, as they were read; false is a task that is not there
+    records = {}, -- the same, taken apart
     news = {}, -- by queue: when something of it is due
     served = {}, -- by queue: its turn; false forgets it
     emptied = {}, -- queues that a task was removed from
     removed = 0, -- tasks, and records of their histories
   }
+  for at, name in ipairs(KEYS) do tx.keys[name] = keys[at] end
   begin_writes(tx)
   -- Read once: on older servers it moves within a call.
   local time = redis.call('TIME')
   local host = time[1] * 1000 + math.floor(time[2] / 1000)
-  local stored = redis.call('GET', keys[STATE_KEY])
+  local stored = redis.call('GET', tx.keys.state)
   if stored then
     if string.byte(stored) ~= SCHEMA then error('RDQSCHEMA ' .. string.byte(stored), 0) end
     local _
@@ -82,7 +87,7 @@ local function send_fields(key, fields)
 end
 
 local function send_tallies(tx)
-  local key = tx.keys[TALLIES]
+  local key = tx.keys.tallies
   for lane, changes in pairs(tx.tallies) do
     for queue, change in pairs(changes) do
       local field = queue .. '\0' .. lane
@@ -106,7 +111,7 @@ end
 local function send_state(tx)
   local state = struct.pack(
     STATE, SCHEMA, tx.now, tx.host, tx.admitted, tx.finished, tx.generation, tx.turns, tx.run)
-  redis.call('SET', tx.keys[STATE_KEY], state)
+  redis.call('SET', tx.keys.state, state)
 end
 
 -- Tells those who wait, last of all. The channel has the name of the state's key.
@@ -115,7 +120,7 @@ local function send_news(tx)
   for queue, at in pairs(tx.news) do
     parts[#parts + 1] = struct.pack('>I8Bc0', math.max(at - tx.now, 0), #queue, queue)
   end
-  if #parts > 0 then redis.call('PUBLISH', tx.keys[STATE_KEY], table.concat(parts)) end
+  if #parts > 0 then redis.call('PUBLISH', tx.keys.state, table.concat(parts)) end
 end
 
 local function news(tx, queue, at)

@@ -1,11 +1,17 @@
 -- A task's record: all of it but what is large. Rust reads the same layout.
 --
--- It has three parts. What every transition looks at comes first; what admission settles follows;
--- a life that had more than an admission and claims has the third. The later two are taken apart
--- only by those who need them (`warm`), and go along as they are with everybody else.
+-- What claims and their ends change comes first, then what an admission settles; a life that had more
+-- than an admission and claims has a third part. Most tasks are handled in bulk by those who know
+-- where in the record something is: they look at a few bytes, and put another first part before the
+-- rest. Everybody else takes the record apart, the later parts only if they are needed (`warm`).
 
-local HOT = '>BBBi8c12c16c8c8i8I4Bc0Bc0'
-local SETTLED = '>i8i8i8i8Bc0'
+local HELD = '>BBi8i8c16c8Bc0' -- status, ending, due, claimed at, token, run, worker
+local KEPT = '>c8i8c12BI4Bc0' -- page, created at, order, flags, weight, queue
+local RECORD = '>BBi8i8c16c8Bc0c8i8c12BI4Bc0'
+local TOKEN_AT, RUN_AT, WORKER_AT = 19, 35, 43
+-- From the end of the worker's name on.
+local ORDER_AFTER, FLAGS_AFTER, QUEUE_AFTER = 17, 29, 34
+local SETTLED = '>i8i8i8Bc0' -- expires at, lease, retention, handler
 local LIFE = '>i8i8Bi8I4I4I4I4I4I4I4I4I4I4I4I4I4I4c0'
 local PENDING, IN_FLIGHT, SUCCEEDED, DEAD, CANCELLED = 0, 1, 2, 3, 4
 -- How the newest claim ended: by one of the calls 1 to 5, or by somebody else.
@@ -36,16 +42,17 @@ local function plus_one(count)
 end
 
 local function unpack_record(id, packed)
-  local status, ending, flags, due, order, token, page, run, claimed_at, weight, queue, worker, at =
-    struct.unpack(HOT, packed)
+  local status, ending, due, claimed_at, token, run, worker, page, created_at, order, flags, weight,
+    queue, at = struct.unpack(RECORD, packed)
   return {
-    id = id, status = status, ending = ending, flags = flags, due = due,
-    order = order, -- priority, higher first, and admission, as keys of the index have them
+    id = id, status = status, ending = ending, due = due, claimed_at = claimed_at,
     token = token, -- generation and nonce
-    page = page, run = run, -- where it stands in the order of admissions, and in its lane
-    claimed_at = claimed_at,
+    run = run, page = page, -- where it stands in its lane, and in the order of admissions
+    worker = worker, created_at = created_at,
+    order = order, -- priority, higher first, and admission, as keys of the index have them
+    flags = flags,
     weight = weight, -- of the envelope, the progress and the result
-    queue = queue, worker = worker, rest = string.sub(packed, at), packed = packed,
+    queue = queue, rest = string.sub(packed, at), packed = packed,
   }
 end
 
@@ -54,7 +61,7 @@ local function warm(r)
   if r.is_warm then return end
   r.is_warm = true
   local at
-  r.created_at, r.expires_at, r.lease, r.retention, r.handler, at = struct.unpack(SETTLED, r.rest)
+  r.expires_at, r.lease, r.retention, r.handler, at = struct.unpack(SETTLED, r.rest)
   if has(r.flags, LIVED) then
     r.finished, r.finished_at, r.ending_status, r.ending_due, r.attempt_count, r.redrive_count,
       r.lease_expired_count, r.last_no, r.next, r.folds, r.history_bytes, r.shed_1, r.shed_2,
@@ -74,7 +81,7 @@ local function pack_record(r)
   if r.is_warm then
     if not has(r.flags, LIVED) then r.flags = r.flags + LIVED end
     r.rest = struct.pack(
-      SETTLED, r.created_at, r.expires_at, r.lease, r.retention, #r.handler, r.handler)
+      SETTLED, r.expires_at, r.lease, r.retention, #r.handler, r.handler)
       .. struct.pack(
         LIFE, r.finished, r.finished_at, r.ending_status, r.ending_due, r.attempt_count,
         r.redrive_count, r.lease_expired_count, r.last_no, r.next, r.folds, r.history_bytes,
@@ -82,8 +89,8 @@ local function pack_record(r)
         r.error_type)
   end
   r.packed = struct.pack(
-    HOT, r.status, r.ending, r.flags, r.due, r.order, r.token, r.page, r.run, r.claimed_at,
-    r.weight, #r.queue, r.queue, #r.worker, r.worker) .. r.rest
+    RECORD, r.status, r.ending, r.due, r.claimed_at, r.token, r.run, #r.worker, r.worker, r.page,
+    r.created_at, r.order, r.flags, r.weight, #r.queue, r.queue) .. r.rest
   return r.packed
 end
 
@@ -96,30 +103,33 @@ local function touch_record(tx, r)
   end
 end
 
--- Reads records that are not known yet, so that `find` need not ask for each.
+-- Reads records that are not known yet, so that nobody asks for each.
 local function fetch(tx, ids, from, to)
-  local records, unknown, count = tx.records, {}, 0
+  local packed, unknown, count = tx.packed, {}, 0
   for at = from or 1, to or #ids do
     local id = ids[at]
-    if records[id] == nil then
+    if packed[id] == nil then
       count = count + 1
       unknown[count] = id
     end
   end
   for first = 1, count, ARGUMENTS_MAX do
     local last = math.min(first + ARGUMENTS_MAX - 1, count)
-    local packed = redis.call('HMGET', tx.keys[TASKS], unpack(unknown, first, last))
-    for at, value in ipairs(packed) do
-      local id = unknown[first + at - 1]
-      records[id] = value and unpack_record(id, value)
-    end
+    local found = redis.call('HMGET', tx.keys.tasks, unpack(unknown, first, last))
+    for at = 1, last - first + 1 do packed[unknown[first + at - 1]] = found[at] end
   end
 end
 
 -- The task's record; false if there is none.
 local function find(tx, id)
-  if tx.records[id] == nil then fetch(tx, { id }) end
-  return tx.records[id]
+  local r = tx.records[id]
+  if r == nil then
+    if tx.packed[id] == nil then fetch(tx, { id }) end
+    local packed = tx.packed[id]
+    r = packed and unpack_record(id, packed)
+    tx.records[id] = r
+  end
+  return r
 end
 
 local function read(tx, key, field)
@@ -133,14 +143,14 @@ local function result_field(id) return id .. '\0r' end
 
 local function set_progress(tx, r, bytes)
   warm(r)
-  tx.fields[BODIES][progress_field(r.id)] = #bytes > 0 and bytes
+  tx.fields.bodies[progress_field(r.id)] = #bytes > 0 and bytes
   r.weight = r.weight - r.progress_len + #bytes
   r.progress_len = #bytes
 end
 
 local function set_result(tx, r, bytes)
   warm(r)
-  tx.fields[BODIES][result_field(r.id)] = #bytes > 0 and bytes
+  tx.fields.bodies[result_field(r.id)] = #bytes > 0 and bytes
   r.weight = r.weight - r.result_len + #bytes
   r.result_len = #bytes
 end

@@ -2,18 +2,19 @@
 
 -- Sends what was collected of tasks.
 local function send_writes(tx)
-  local stored, count = {}, 0
+  local stored = tx.stored
+  local count = #stored
   for _, r in ipairs(tx.dirty) do
     stored[count + 1], stored[count + 2] = r.id, pack_record(r)
     count = count + 2
     r.is_dirty = false
   end
-  send('HSET', tx.keys[TASKS], stored)
-  send('HDEL', tx.keys[TASKS], tx.gone)
-  send('HSET', tx.keys[BODIES], tx.bodies)
-  send('HDEL', tx.keys[BODIES], tx.gone)
-  send_fields(tx.keys[BODIES], tx.fields[BODIES])
-  send_fields(tx.keys[HISTORY], tx.fields[HISTORY])
+  send('HSET', tx.keys.tasks, stored)
+  send('HDEL', tx.keys.tasks, tx.gone)
+  send('HSET', tx.keys.bodies, tx.bodies)
+  send('HDEL', tx.keys.bodies, tx.gone)
+  send_fields(tx.keys.bodies, tx.fields.bodies)
+  send_fields(tx.keys.history, tx.fields.history)
   send_index(tx)
   send_tallies(tx)
   begin_writes(tx)
@@ -63,15 +64,15 @@ end
 local function remove(tx, r)
   if r.is_dirty then send_writes(tx) end
   displace(tx, r)
-  tx.records[r.id] = false
+  tx.records[r.id], tx.packed[r.id] = false, false
   tx.gone[#tx.gone + 1] = r.id
   if r.page == ALONE then
     leave(tx, lane_of(r.queue, ADMITTED) .. admission_key(r) .. r.id)
   else
-    depart(tx, r.page, ADMITTED, r, 1)
+    depart(tx, r.page, ADMITTED, r.queue, 0, r.order, 1)
   end
   if has(r.flags, LIVED) then
-    local bodies = tx.fields[BODIES]
+    local bodies = tx.fields.bodies
     bodies[progress_field(r.id)] = false
     bodies[result_field(r.id)] = false
     forget_history(tx, r)
@@ -86,7 +87,7 @@ local function finish(tx)
     -- Whose turn it is among queues is remembered for those that hold tasks.
     if is_empty(tx, queue) then tx.served[queue] = false end
   end
-  send_fields(tx.keys[SERVED], tx.served)
+  send_fields(tx.keys.served, tx.served)
   send_state(tx)
   send_news(tx)
 end
