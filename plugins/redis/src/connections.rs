@@ -42,7 +42,8 @@ const LOADS_MAX: usize = 3;
 /// The names of what the store holds, in the order in which functions take them. They have one hash
 /// tag, so that a cluster keeps them together.
 const KEYS: [&str; 10] = [
-    "state", "tasks", "bodies", "history", "index", "runs", "tallies", "served", "queues", "secrets",
+    "state", "tasks", "bodies", "history", "index", "runs", "tallies", "served", "queues",
+    "secrets",
 ];
 
 /// Makes connections, and checks those that idled.

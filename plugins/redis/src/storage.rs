@@ -15,8 +15,8 @@ use crate::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use rdq_spi::{
-    Admission, Cancelled, Capabilities, ClaimParams, ClaimRef, Claimed, DlqListParams,
-    DueHints, Durability, ExtendParams, Extended, ListParams, Migrated, NewTask, Page, PurgeParams,
+    Admission, Cancelled, Capabilities, ClaimParams, ClaimRef, Claimed, DlqListParams, DueHints,
+    Durability, ExtendParams, Extended, ListParams, Migrated, NewTask, Page, PurgeParams,
     QueueConfig, QueueName, QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result,
     StaleDetail, Step, Storage, StorageError, SweepParams, Swept, Task, TaskId, TaskStatus,
     Timestamp,

@@ -15,7 +15,8 @@ use redis::{AsyncConnectionConfig, Client, Cmd, Value, aio::MultiplexedConnectio
 use std::{ops::Range, time::Duration};
 
 const KEYS: [&str; 10] = [
-    "state", "tasks", "bodies", "history", "index", "runs", "tallies", "served", "queues", "secrets",
+    "state", "tasks", "bodies", "history", "index", "runs", "tallies", "served", "queues",
+    "secrets",
 ];
 const NONCE: [u8; 8] = *b"contends";
 /// Where a task's record has its token: a generation, and the nonce.

@@ -18,7 +18,7 @@ end
 local function store_plain(tx, queue, priority, ids, tails, admitted)
   local stored, count = tx.stored, #ids
   local at = #stored
-  local created = struct.pack('>i8', tx.now)
+  local created = pack('>i8', tx.now)
   local pages, ready = lane_of(queue, ADMITTED), lane_of(queue, READY) .. priority .. time_key(tx.now)
   for first = 1, count, RUN_MAX do
     local last = math.min(first + RUN_MAX - 1, count)
@@ -29,7 +29,7 @@ local function store_plain(tx, queue, priority, ids, tails, admitted)
       enter(tx, pages .. admitted[first] .. '\0' .. page)
       enter(tx, ready .. admitted[first] .. '\0' .. run)
     end
-    local head = struct.pack(HELD, PENDING, ENDING_NONE, tx.now, 0, NO_TOKEN, run, 0, '')
+    local head = pack(HELD, PENDING, ENDING_NONE, tx.now, 0, NO_TOKEN, run, 0, '')
       .. page .. created .. priority
     for n = first, last do
       local id, key = ids[n], admitted[n]
@@ -79,10 +79,10 @@ local function read_special(tx, id, tail, queue, priority)
   local due_is_delay, due, expiry, expires, has_created, created, at
   due_is_delay, due, expiry, expires, has_created, created, r.attempt_count, r.redrive_count,
     r.lease_expired_count, r.last_no, r.next, r.history_bytes, r.progress_len, r.error_type, at =
-    struct.unpack(SPECIAL, tail)
+    unpack_bytes(SPECIAL, tail)
   local _
-  r.flags, r.weight, _, at = struct.unpack('>BI4Bc0', tail, at)
-  r.expires_at, r.lease, r.retention, r.handler = struct.unpack(SETTLED, tail, at)
+  r.flags, r.weight, _, at = unpack_bytes('>BI4Bc0', tail, at)
+  r.expires_at, r.lease, r.retention, r.handler = unpack_bytes(SETTLED, tail, at)
   r.created_at, r.due = tx.now, moment(tx, due_is_delay, due)
   if has_created == 1 then r.created_at = created end
   if expiry > 0 then r.expires_at = moment(tx, expiry - 1, expires) end
@@ -119,7 +119,7 @@ local function enqueue(keys, args)
   local tx = begin(keys)
   local stretches, ids, count, at, last = {}, {}, 0, 1, #args
   while at <= last do
-    local kind, len, priority, queue = struct.unpack(STRETCH, args[at])
+    local kind, len, priority, queue = unpack_bytes(STRETCH, args[at])
     local from, to = at + 1, at + len
     stretches[#stretches + 1] = { kind = kind, from = from, to = to, priority = priority, queue = queue }
     for n = from, kind == PLAIN and to or from, 3 do
@@ -138,7 +138,7 @@ local function enqueue(keys, args)
     end
   end
   finish(tx)
-  return table.concat(answers)
+  return concat(answers)
 end
 
 register('enqueue', enqueue, NEEDS_SPACE)

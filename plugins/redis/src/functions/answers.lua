@@ -18,7 +18,7 @@ local function bodies_of(tx, fields)
   local values = {}
   for first = 1, #fields, ARGUMENTS_MAX do
     local last = math.min(first + ARGUMENTS_MAX - 1, #fields)
-    local stored = redis.call('HMGET', tx.keys.bodies, unpack(fields, first, last))
+    local stored = call('HMGET', tx.keys.bodies, unpack(fields, first, last))
     for at = 1, last - first + 1 do values[first + at - 1] = stored[at] end
   end
   return values
@@ -75,7 +75,7 @@ local function walk(tx, queue, lane, before, number_of, visit)
   local last, examined = -1, 0
   while true do
     local members =
-      redis.call('ZREVRANGEBYLEX', tx.keys.index, to, from, 'LIMIT', 0, CHUNK)
+      call('ZREVRANGEBYLEX', tx.keys.index, to, from, 'LIMIT', 0, CHUNK)
     local alone = {}
     for _, member in ipairs(members) do alone[#alone + 1] = id_of(member, queue, 8) end
     fetch(tx, alone)

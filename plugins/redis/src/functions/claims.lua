@@ -11,7 +11,7 @@ local function lane_cursor(tx, queue, lane, chunk)
     cursor.at = cursor.at + 1
     if cursor.at > #cursor.members and not cursor.is_over then
       cursor.members =
-        redis.call('ZRANGEBYLEX', tx.keys.index, from, to, 'LIMIT', 0, chunk)
+        call('ZRANGEBYLEX', tx.keys.index, from, to, 'LIMIT', 0, chunk)
       cursor.is_over = #cursor.members < chunk
       cursor.at = 1
       if not cursor.is_over then from = '(' .. cursor.members[chunk] end
@@ -30,7 +30,7 @@ local function due_members(tx, queue, limit)
   local ready = lane_cursor(tx, queue, READY, chunk)
   local lapsed = lane_cursor(tx, queue, LAPSED, chunk)
   local function key(member)
-    return struct.unpack(ORDER, key_of(member, queue, 1, ORDER_LEN))
+    return unpack_bytes(ORDER, key_of(member, queue, 1, ORDER_LEN))
   end
   return function()
     local is_lapsed = not ready.first
@@ -52,7 +52,7 @@ local function in_turn(tx, queues)
   if #queues < 2 then return queues end
   local names = {}
   for at, from in ipairs(queues) do names[at] = from.name end
-  local served = redis.call('HMGET', tx.keys.served, unpack(names))
+  local served = call('HMGET', tx.keys.served, unpack(names))
   for at, from in ipairs(queues) do
     from.at = at
     from.turn = tonumber(tx.served[from.name] or served[at] or 0)
@@ -130,17 +130,17 @@ local function hold_plain(tx, claims, places, params, from)
   for first = 1, count, RUN_MAX do
     local last, run = math.min(first + RUN_MAX - 1, count), ALONE
     if count >= RUN_MIN then
-      local order = string.sub(records[places[first]], ORDER_AFTER, ORDER_AFTER + 11)
-      run = add_run(tx, ids, first, last, string.sub(order, 5))
+      local order = sub(records[places[first]], ORDER_AFTER, ORDER_AFTER + 11)
+      run = add_run(tx, ids, first, last, sub(order, 5))
       enter(tx, lane .. NO_ORDER .. '\0' .. run)
     end
-    local head = struct.pack(
+    local head = pack(
       HELD, IN_FLIGHT, ENDING_NONE, due, tx.now, params.token, run, #params.worker, params.worker)
     for n = first, last do
       local place, id = places[n], ids[n]
       local rest = records[place]
       if run == ALONE then
-        enter(tx, lane .. string.sub(rest, ORDER_AFTER, ORDER_AFTER + 11) .. id)
+        enter(tx, lane .. sub(rest, ORDER_AFTER, ORDER_AFTER + 11) .. id)
       end
       local record = head .. rest
       records[place], tx.packed[id] = record, record
@@ -160,7 +160,7 @@ local function cut_run(tx, member, run, ids, at, record, taken)
   enter(tx, lane_of(r.queue, READY) .. order_key(r) .. '\0' .. run)
   local set = #tx.runs
   tx.runs[set + 1] = run
-  tx.runs[set + 2] = admission_key(r) .. table.concat(ids, '\0', at)
+  tx.runs[set + 2] = admission_key(r) .. concat(ids, '\0', at)
   depart(tx, run, READY, r.queue, r.due, r.order, taken)
 end
 
@@ -177,8 +177,8 @@ local function take_member(tx, queue, member, is_lapsed, share, room, claims, pl
     end
     local packed = tx.packed[of_run]
     -- Who left the run is passed over. Who waits has no worker.
-    if packed and (is_lapsed or string.sub(packed, RUN_AT, WORKER_AT - 1) == place) then
-      local flags, weight = struct.unpack('>BI4', packed, WORKER_AT + FLAGS_AFTER)
+    if packed and (is_lapsed or sub(packed, RUN_AT, WORKER_AT - 1) == place) then
+      local flags, weight = unpack_bytes('>BI4', packed, WORKER_AT + FLAGS_AFTER)
       local is_plain, r = flags == 0 and not is_lapsed, nil
       if not is_plain then
         r = find(tx, of_run)
@@ -192,7 +192,7 @@ local function take_member(tx, queue, member, is_lapsed, share, room, claims, pl
       end
       taken = taken + 1
       if is_plain then
-        plain[#plain + 1] = add_claim(claims, of_run, string.sub(packed, WORKER_AT + 1))
+        plain[#plain + 1] = add_claim(claims, of_run, sub(packed, WORKER_AT + 1))
       else
         hold(tx, r, params, from)
         add_claim(claims, of_run, r)
@@ -259,10 +259,10 @@ local function claim_due(keys, args)
   while at <= #args do
     local params, queue_count = { queues = {} }, 0
     params.limit, params.bytes_max, params.lease, params.nonce, queue_count, params.worker =
-      struct.unpack(CLAIM, args[at])
+      unpack_bytes(CLAIM, args[at])
     for n = 1, queue_count do
       local from = {}
-      from.lease, from.lease_max, from.name = struct.unpack(CLAIM_QUEUE, args[at + n])
+      from.lease, from.lease_max, from.name = unpack_bytes(CLAIM_QUEUE, args[at + n])
       params.queues[n] = from
     end
     at = at + 1 + queue_count

@@ -21,7 +21,7 @@ end
 local function read_dlq(packed)
   local p, f = {}, {}
   p.before, p.limit, p.bytes_max, p.part, f.flags, f.from, f.to, p.selection, p.is_dry,
-    f.error_type, f.handler, p.queue = struct.unpack(DLQ, packed)
+    f.error_type, f.handler, p.queue = unpack_bytes(DLQ, packed)
   p.filter = f
   return p
 end
@@ -86,7 +86,7 @@ end
 local function redrive(keys, args)
   local tx = begin(keys)
   local p = read_dlq(args[1])
-  local delay, spacing = struct.unpack('>dd', args[2])
+  local delay, spacing = unpack_bytes('>dd', args[2])
   local selected, rest = select_dead(tx, p, ids_from(args, 3), any_number)
   if p.is_dry == 0 then
     for at, r in ipairs(selected) do

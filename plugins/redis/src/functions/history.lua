@@ -7,8 +7,8 @@ local LEASE_EXPIRED, OUTCOME_CANCELLED = 4, 5
 -- Where a history that has too many records is folded.
 local FOLD_AT = RECORDS_MAX / 2
 
-local function light_field(id, ordinal) return id .. '\0l' .. struct.pack('>I4', ordinal) end
-local function heavy_field(id, ordinal) return id .. '\0h' .. struct.pack('>I4', ordinal) end
+local function light_field(id, ordinal) return id .. '\0l' .. pack('>I4', ordinal) end
+local function heavy_field(id, ordinal) return id .. '\0h' .. pack('>I4', ordinal) end
 
 -- Whether the record of this ordinal was folded into another.
 local function is_folded(r, ordinal)
@@ -29,19 +29,19 @@ do
   local function unpack_attempt(light, heavy)
     local a = {}
     a.no, a.started_at, a.finished_at, a.outcome, a.flags, a.folded, a.worker, a.error_type,
-      a.message, a.extra = struct.unpack(ATTEMPT, light)
+      a.message, a.extra = unpack_bytes(ATTEMPT, light)
     a.detail, a.stack = '', ''
-    if #heavy > 0 then a.detail, a.stack = struct.unpack(HEAVY, heavy) end
+    if #heavy > 0 then a.detail, a.stack = unpack_bytes(HEAVY, heavy) end
     return a
   end
 
   local function put_attempt(tx, r, ordinal, a)
-    tx.fields.history[light_field(r.id, ordinal)] = struct.pack(
+    tx.fields.history[light_field(r.id, ordinal)] = pack(
       ATTEMPT, a.no, a.started_at, a.finished_at, a.outcome, a.flags, a.folded, #a.worker,
       a.worker, #a.error_type, a.error_type, #a.message, a.message, #a.extra, a.extra)
     local is_heavy = #a.detail + #a.stack > 0
     tx.fields.history[heavy_field(r.id, ordinal)] =
-      is_heavy and struct.pack(HEAVY, #a.detail, a.detail, #a.stack, a.stack)
+      is_heavy and pack(HEAVY, #a.detail, a.detail, #a.stack, a.stack)
   end
 
   local function get_attempt(tx, r, ordinal)
@@ -101,7 +101,7 @@ do
       + (report.has_error and ERROR or 0)
     local worker = is_claimed and r.worker or ''
     if r.next - r.folds >= RECORDS_MAX then fold(tx, r) end
-    local head = struct.pack(
+    local head = pack(
       '>I4i8i8BBI4Bc0', r.last_no, is_claimed and r.claimed_at or 0, tx.now, outcome, flags, 0,
       #worker, worker)
     tx.fields.history[light_field(r.id, r.next)] = head .. report.light
@@ -119,7 +119,7 @@ end
 local function report(error_type, message)
   return {
     has_error = error_type ~= '', error_type = error_type, heavy = '',
-    light = struct.pack('>I4c0I4c0I4c0', #error_type, error_type, #message, message, 0, ''),
+    light = pack('>I4c0I4c0I4c0', #error_type, error_type, #message, message, 0, ''),
     weight = #error_type + #message,
   }
 end
@@ -156,7 +156,7 @@ local function parts(tx, r, ordinals, field_of)
     local last = math.min(first + ARGUMENTS_MAX - 1, #ordinals)
     local fields = {}
     for at = first, last do fields[#fields + 1] = field_of(r.id, ordinals[at]) end
-    local stored = redis.call('HMGET', tx.keys.history, unpack(fields))
+    local stored = call('HMGET', tx.keys.history, unpack(fields))
     for at, field in ipairs(fields) do
       local value = stored[at]
       if written[field] ~= nil then value = written[field] end

@@ -30,7 +30,7 @@ local function extend_leases(keys, args)
   for at = 1, #args, 2 do
     local c = { progress = args[at + 1] }
     c.lease, c.held_max, c.is_strict, c.has_progress, c.token, c.id =
-      struct.unpack(EXTEND, args[at])
+      unpack_bytes(EXTEND, args[at])
     calls[#calls + 1], ids[#ids + 1] = c, c.id
   end
   fetch(tx, ids)
@@ -44,7 +44,7 @@ local function extend_leases(keys, args)
       if c.held_max >= 0 then ends_at = math.min(ends_at, instant(r.claimed_at + c.held_max)) end
       change(tx, r, keep, ends_at, c.has_progress == 1 and c.progress)
     end
-    answers[n] = struct.pack('>Bi8I8', code, ends_at, math.max(ends_at - tx.now, 0))
+    answers[n] = pack('>Bi8I8', code, ends_at, math.max(ends_at - tx.now, 0))
   end
   finish(tx)
   return answers
@@ -90,13 +90,13 @@ end
 local function forget_plain(tx, id, token)
   local packed = tx.packed[id]
   if not packed or tx.records[id] then return false end
-  if string.sub(packed, TOKEN_AT, RUN_AT - 1) ~= token then return false end
-  local status, ending = string.byte(packed, 1, 2)
-  local run = string.sub(packed, RUN_AT, WORKER_AT - 1)
-  local after = WORKER_AT + string.byte(packed, WORKER_AT)
-  local flags = string.byte(packed, after + FLAGS_AFTER)
+  if sub(packed, TOKEN_AT, RUN_AT - 1) ~= token then return false end
+  local status, ending = byte(packed, 1, 2)
+  local run = sub(packed, RUN_AT, WORKER_AT - 1)
+  local after = WORKER_AT + byte(packed, WORKER_AT)
+  local flags = byte(packed, after + FLAGS_AFTER)
   if status ~= IN_FLIGHT or ending ~= ENDING_NONE or flags ~= 0 or run == ALONE then return false end
-  local page = string.sub(packed, after + 1, after + 8)
+  local page = sub(packed, after + 1, after + 8)
   local of_run, of_page = tx.departed[run], tx.departed[page]
   if page == ALONE or not of_run or not of_page then
     -- The first of its run says what there is to know of it.
@@ -113,7 +113,7 @@ end
 local function read_more(args, at)
   local c = { light = args[at + 1], heavy = args[at + 2], result = args[at + 3] }
   local has_error
-  c.is_delay, c.due, has_error, c.weight, c.error_type = struct.unpack(MORE, args[at])
+  c.is_delay, c.due, has_error, c.weight, c.error_type = unpack_bytes(MORE, args[at])
   c.has_error = has_error == 1
   return c
 end
@@ -125,7 +125,7 @@ local function resolve(keys, args)
     count = count + 1
     heads[count] = args[at]
     local _, flags
-    _, _, flags, tokens[count], ids[count] = struct.unpack(RESOLUTION, args[at])
+    _, _, flags, tokens[count], ids[count] = unpack_bytes(RESOLUTION, args[at])
     at = at + 1
     if has(flags, HAS_MORE) then
       mores[count] = read_more(args, at)
@@ -136,19 +136,19 @@ local function resolve(keys, args)
   -- Most end without a word.
   local wordless = report('', '')
   wordless.is_delay, wordless.due, wordless.result = 1, 0, ''
-  local answers, forgotten = {}, struct.pack('>BBi8', OK, SUCCEEDED, 0)
+  local answers, forgotten = {}, pack('>BBi8', OK, SUCCEEDED, 0)
   for n, head in ipairs(heads) do
-    local call, outcome, flags = string.byte(head, 1, 3)
+    local call, outcome, flags = byte(head, 1, 3)
     if outcome == SUCCEED and flags == FORGETS and forget_plain(tx, ids[n], tokens[n]) then
       answers[n] = forgotten
     else
       local c = mores[n] or wordless
       c.call, c.outcome, c.flags = call, outcome, flags
-      answers[n] = struct.pack('>BBi8', resolve_one(tx, ids[n], tokens[n], c))
+      answers[n] = pack('>BBi8', resolve_one(tx, ids[n], tokens[n], c))
     end
   end
   finish(tx)
-  return table.concat(answers)
+  return concat(answers)
 end
 
 -- How much of each lease is left; -1 for a claim that is not live.
@@ -157,7 +157,7 @@ local function live_claims(keys, args)
   local calls, ids = {}, {}
   for n, packed in ipairs(args) do
     local c = {}
-    c.token, c.id = struct.unpack(CLAIM_REF, packed)
+    c.token, c.id = unpack_bytes(CLAIM_REF, packed)
     calls[n], ids[n] = c, c.id
   end
   fetch(tx, ids)

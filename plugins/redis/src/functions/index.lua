@@ -32,24 +32,24 @@ local NO_ORDER = '\0\0\0\0\0\0\0\0\0\0\0\0'
 local function sortable(at) return at - INSTANT_MIN end
 
 local function lane_of(queue, lane) return queue .. '\0' .. lane end
-local function lane_end(queue, lane) return queue .. '\0' .. string.char(string.byte(lane) + 1) end
+local function lane_end(queue, lane) return queue .. '\0' .. string.char(byte(lane) + 1) end
 
-local function time_key(at) return struct.pack('>I8', at - INSTANT_MIN) end
+local function time_key(at) return pack('>I8', at - INSTANT_MIN) end
 
 -- Priority; due time; admission.
 local function order_key(r)
-  return string.sub(r.order, 1, 4) .. time_key(r.due) .. string.sub(r.order, 5)
+  return sub(r.order, 1, 4) .. time_key(r.due) .. sub(r.order, 5)
 end
 
 -- Due time; priority; admission.
 local function timer_key(r) return time_key(r.due) .. r.order end
 
-local function number_key(number) return struct.pack('>I8', number) end
-local function admission_key(r) return string.sub(r.order, 5) end
-local function admission_of(r) return (struct.unpack('>I8', r.order, 5)) end
+local function number_key(number) return pack('>I8', number) end
+local function admission_key(r) return sub(r.order, 5) end
+local function admission_of(r) return (unpack_bytes('>I8', r.order, 5)) end
 
 local function by_time_key(at, number)
-  return struct.pack('>I8I8', sortable(at), number)
+  return pack('>I8I8', sortable(at), number)
 end
 
 local function enter(tx, member)
@@ -69,15 +69,15 @@ local function add_run(tx, ids, first, last, admitted)
   tx.run = tx.run + 1
   local run, set = number_key(tx.run * RUN_SIZES + last - first + 1), #tx.runs
   tx.runs[set + 1] = run
-  tx.runs[set + 2] = admitted .. table.concat(ids, '\0', first, last)
+  tx.runs[set + 2] = admitted .. concat(ids, '\0', first, last)
   return run
 end
 
 -- The ids that a run lists, and the admission of the first.
 local function read_run(tx, run)
-  local listed, ids = redis.call('HGET', tx.keys.runs, run), {}
-  for id in string.gmatch(string.sub(listed, 9), '%Z+') do ids[#ids + 1] = id end
-  return ids, string.sub(listed, 1, 8)
+  local listed, ids = call('HGET', tx.keys.runs, run), {}
+  for id in string.gmatch(sub(listed, 9), '%Z+') do ids[#ids + 1] = id end
+  return ids, sub(listed, 1, 8)
 end
 
 local function gone_field(run) return run .. '-' end
@@ -99,16 +99,16 @@ end
 
 local function send_departed(tx)
   for run, left in pairs(tx.departed) do
-    local size, gone = string.byte(run, 8) % RUN_SIZES, left.count
+    local size, gone = byte(run, 8) % RUN_SIZES, left.count
     if left.lane ~= ADMITTED then tally(tx, left.queue, left.lane, -gone) end
-    if gone < size then gone = redis.call('HINCRBY', tx.keys.runs, gone_field(run), gone) end
+    if gone < size then gone = call('HINCRBY', tx.keys.runs, gone_field(run), gone) end
     if gone == size then
       local key
       if left.lane == LEASED then
         key = time_key(left.due) .. NO_ORDER
       else
-        key = string.sub(redis.call('HGET', tx.keys.runs, run), 1, 8)
-        if left.lane == READY then key = string.sub(left.order, 1, 4) .. time_key(left.due) .. key end
+        key = sub(call('HGET', tx.keys.runs, run), 1, 8)
+        if left.lane == READY then key = sub(left.order, 1, 4) .. time_key(left.due) .. key end
       end
       leave(tx, lane_of(left.queue, left.lane) .. key .. '\0' .. run)
       spend(tx, run)
@@ -155,7 +155,7 @@ end
 local function displace_pending(tx, r)
   if r.run ~= ALONE then return depart(tx, r.run, READY, r.queue, r.due, r.order, 1) end
   local ready = lane_of(r.queue, READY) .. order_key(r) .. r.id
-  if r.due <= tx.now and redis.call('ZSCORE', tx.keys.index, ready) then
+  if r.due <= tx.now and call('ZSCORE', tx.keys.index, ready) then
     leave(tx, ready)
     tally(tx, r.queue, READY, -1)
   else
@@ -196,12 +196,12 @@ end
 
 local function range(tx, queue, lane, limit)
   local from, to = '[' .. lane_of(queue, lane), '(' .. lane_end(queue, lane)
-  return redis.call('ZRANGEBYLEX', tx.keys.index, from, to, 'LIMIT', 0, limit)
+  return call('ZRANGEBYLEX', tx.keys.index, from, to, 'LIMIT', 0, limit)
 end
 
 local function count(tx, queue, lane)
   local from, to = '[' .. lane_of(queue, lane), '(' .. lane_end(queue, lane)
-  return redis.call('ZLEXCOUNT', tx.keys.index, from, to)
+  return call('ZLEXCOUNT', tx.keys.index, from, to)
 end
 
 -- The end of what has come due in a lane that is ordered by time.
@@ -213,30 +213,30 @@ end
 local function due_range(tx, queue, lane, limit, after)
   local from = after and '(' .. after or '[' .. lane_of(queue, lane)
   local to = due_end(tx, queue, lane)
-  return redis.call('ZRANGEBYLEX', tx.keys.index, from, to, 'LIMIT', 0, limit)
+  return call('ZRANGEBYLEX', tx.keys.index, from, to, 'LIMIT', 0, limit)
 end
 
 local function due_count(tx, queue, lane)
   local from = '[' .. lane_of(queue, lane)
-  return redis.call('ZLEXCOUNT', tx.keys.index, from, due_end(tx, queue, lane))
+  return call('ZLEXCOUNT', tx.keys.index, from, due_end(tx, queue, lane))
 end
 
 local function key_of(member, queue, from, len)
   local start = #queue + 2 + from
-  return string.sub(member, start, start + len - 1)
+  return sub(member, start, start + len - 1)
 end
 
 -- What follows the key: an id, or the run that stands there, which is the second answer.
 local function id_of(member, queue, key_len)
   local start = #queue + 3 + key_len
-  if string.byte(member, start) == 0 then return nil, string.sub(member, start + 1) end
-  return string.sub(member, start)
+  if byte(member, start) == 0 then return nil, sub(member, start + 1) end
+  return sub(member, start)
 end
 
 -- A member of a lane by time as it is in the lane by order.
 local function promoted(member, queue, lane)
   local due, priority = key_of(member, queue, 1, 8), key_of(member, queue, 9, 4)
-  return lane_of(queue, lane) .. priority .. due .. string.sub(member, #queue + 2 + 13)
+  return lane_of(queue, lane) .. priority .. due .. sub(member, #queue + 2 + 13)
 end
 
 -- Moves what has come due to the lanes of due tasks, a bounded number: beyond it, a claim takes by
@@ -275,7 +275,7 @@ local function promote(tx, queue)
 end
 
 local function timer_at(member, queue)
-  return struct.unpack('>I8', key_of(member, queue, 1, 8)) + INSTANT_MIN
+  return unpack_bytes('>I8', key_of(member, queue, 1, 8)) + INSTANT_MIN
 end
 
 -- When something of a queue is due: now if it is already; nil if nothing waits. The second answer
@@ -288,8 +288,8 @@ local function next_due(tx, queue)
     local at = first and timer_at(first, queue)
     if at and at <= tx.now then
       due = tx.now
-      local from, to = '[' .. string.sub(due_end(tx, queue, lane), 2), '(' .. lane_end(queue, lane)
-      first = redis.call('ZRANGEBYLEX', tx.keys.index, from, to, 'LIMIT', 0, 1)[1]
+      local from, to = '[' .. sub(due_end(tx, queue, lane), 2), '(' .. lane_end(queue, lane)
+      first = call('ZRANGEBYLEX', tx.keys.index, from, to, 'LIMIT', 0, 1)[1]
       at = first and timer_at(first, queue)
     end
     if at and (not later or at < later) then later = at end

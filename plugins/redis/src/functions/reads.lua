@@ -14,7 +14,7 @@ end
 local function list(keys, args)
   local tx = begin(keys)
   local p, status = {}, nil
-  status, p.before, p.limit, p.bytes_max, p.part, p.queue = struct.unpack(LIST, args[1])
+  status, p.before, p.limit, p.bytes_max, p.part, p.queue = unpack_bytes(LIST, args[1])
   return page(tx, p.queue, ADMITTED, admission_of, p, function(r)
     return status < 0 or r.status == status
   end)
@@ -26,13 +26,13 @@ local function oldest_due(tx, queue)
   local oldest
   local from, to = '[' .. lane_of(queue, READY), '(' .. lane_end(queue, READY)
   for _ = 1, PRIORITIES_MAX do
-    local first = redis.call('ZRANGEBYLEX', tx.keys.index, from, to, 'LIMIT', 0, 1)[1]
+    local first = call('ZRANGEBYLEX', tx.keys.index, from, to, 'LIMIT', 0, 1)[1]
     if not first then break end
-    local priority, due = struct.unpack('>I4I8', key_of(first, queue, 1, 12))
+    local priority, due = unpack_bytes('>I4I8', key_of(first, queue, 1, 12))
     due = due + INSTANT_MIN
     if not oldest or due < oldest then oldest = due end
     if priority == COUNT_MAX then break end
-    from = '[' .. lane_of(queue, READY) .. struct.pack('>I4', priority + 1)
+    from = '[' .. lane_of(queue, READY) .. pack('>I4', priority + 1)
   end
   local first = range(tx, queue, DELAYED, 1)[1]
   local due = first and timer_at(first, queue)
@@ -47,8 +47,8 @@ local function due_leased(tx, queue)
     local members = due_range(tx, queue, LEASED, PROMOTED_MAX, last)
     for _, member in ipairs(members) do
       local id, run = id_of(member, queue, ORDER_LEN)
-      local gone = run and tonumber(redis.call('HGET', tx.keys.runs, gone_field(run)) or 0)
-      found = found + (id and 1 or string.byte(run, 8) % RUN_SIZES - gone)
+      local gone = run and tonumber(call('HGET', tx.keys.runs, gone_field(run)) or 0)
+      found = found + (id and 1 or byte(run, 8) % RUN_SIZES - gone)
     end
     last = members[#members]
   until #members < PROMOTED_MAX
@@ -56,7 +56,7 @@ local function due_leased(tx, queue)
 end
 
 local function tallied(tx, queue, lane)
-  return tonumber(redis.call('HGET', tx.keys.tallies, queue .. '\0' .. lane) or 0)
+  return tonumber(call('HGET', tx.keys.tallies, queue .. '\0' .. lane) or 0)
 end
 
 local function stats(keys, args)
@@ -92,11 +92,11 @@ end
 local function queue_names(keys, args)
   local tx = begin(keys)
   local after, limit = args[1], tonumber(args[2])
-  local names = redis.call('HKEYS', tx.keys.queues)
+  local names = call('HKEYS', tx.keys.queues)
   -- A name is followed by NUL in its members, and 1 stands in no name.
   local from = after == '' and '-' or '(' .. after .. '\1'
   for _ = 1, limit do
-    local first = redis.call('ZRANGEBYLEX', tx.keys.index, from, '+', 'LIMIT', 0, 1)[1]
+    local first = call('ZRANGEBYLEX', tx.keys.index, from, '+', 'LIMIT', 0, 1)[1]
     if not first then break end
     local name = string.match(first, '^(%Z*)')
     names[#names + 1] = name

@@ -11,6 +11,10 @@ local KEYS = {
 -- Lua passes so many arguments to a command at most; even, since some come in pairs.
 local ARGUMENTS_MAX = 2000
 
+-- What is called all the time, under short names: to look at the tables of Redis takes as long as what
+-- is called, and they are not there while the library loads.
+local call, pack, unpack_bytes, sub, byte, concat
+
 -- The clock now: the host's, but if that was set back, ours goes on at half speed until the host
 -- has caught up. It never runs backwards, and what waits is late but not stuck.
 local function advance(now, host_then, host)
@@ -36,6 +40,10 @@ local function begin_writes(tx)
 end
 
 local function begin(keys)
+  if not call then
+    call, pack, unpack_bytes = redis.call, struct.pack, struct.unpack
+    sub, byte, concat = string.sub, string.byte, table.concat
+  end
   local tx = {
     keys = {},
     packed = {}, -- records by id, as they were read; false is a task that is not there
@@ -48,14 +56,14 @@ local function begin(keys)
   for at, name in ipairs(KEYS) do tx.keys[name] = keys[at] end
   begin_writes(tx)
   -- Read once: on older servers it moves within a call.
-  local time = redis.call('TIME')
+  local time = call('TIME')
   local host = time[1] * 1000 + math.floor(time[2] / 1000)
-  local stored = redis.call('GET', tx.keys.state)
+  local stored = call('GET', tx.keys.state)
   if stored then
-    if string.byte(stored) ~= SCHEMA then error('RDQSCHEMA ' .. string.byte(stored), 0) end
+    if byte(stored) ~= SCHEMA then error('RDQSCHEMA ' .. byte(stored), 0) end
     local _
     _, tx.now, tx.host, tx.admitted, tx.finished, tx.generation, tx.turns, tx.run =
-      struct.unpack(STATE, stored)
+      unpack_bytes(STATE, stored)
     tx.now, tx.host = advance(tx.now, tx.host, host)
   else
     tx.now, tx.host = host, host
@@ -68,7 +76,7 @@ local function send(command, key, arguments)
   local count = #arguments
   for first = 1, count, ARGUMENTS_MAX do
     local last = math.min(first + ARGUMENTS_MAX - 1, count)
-    redis.call(command, key, unpack(arguments, first, last))
+    call(command, key, unpack(arguments, first, last))
   end
 end
 
@@ -91,8 +99,8 @@ local function send_tallies(tx)
   for lane, changes in pairs(tx.tallies) do
     for queue, change in pairs(changes) do
       local field = queue .. '\0' .. lane
-      if change ~= 0 and redis.call('HINCRBY', key, field, change) == 0 then
-        redis.call('HDEL', key, field)
+      if change ~= 0 and call('HINCRBY', key, field, change) == 0 then
+        call('HDEL', key, field)
       end
     end
   end
@@ -109,18 +117,18 @@ local function tally(tx, queue, lane, change)
 end
 
 local function send_state(tx)
-  local state = struct.pack(
+  local state = pack(
     STATE, SCHEMA, tx.now, tx.host, tx.admitted, tx.finished, tx.generation, tx.turns, tx.run)
-  redis.call('SET', tx.keys.state, state)
+  call('SET', tx.keys.state, state)
 end
 
 -- Tells those who wait, last of all. The channel has the name of the state's key.
 local function send_news(tx)
   local parts = {}
   for queue, at in pairs(tx.news) do
-    parts[#parts + 1] = struct.pack('>I8Bc0', math.max(at - tx.now, 0), #queue, queue)
+    parts[#parts + 1] = pack('>I8Bc0', math.max(at - tx.now, 0), #queue, queue)
   end
-  if #parts > 0 then redis.call('PUBLISH', tx.keys.state, table.concat(parts)) end
+  if #parts > 0 then call('PUBLISH', tx.keys.state, concat(parts)) end
 end
 
 local function news(tx, queue, at)

@@ -33,7 +33,7 @@ local function sweep(keys, args)
   local tx = begin(keys)
   local p = {}
   p.expires, p.limit, p.succeeded, p.succeeded_age, p.cancelled, p.cancelled_age, p.dead,
-    p.dead_of_queue, p.dead_age, p.queue = struct.unpack(SWEEP, args[1])
+    p.dead_of_queue, p.dead_age, p.queue = unpack_bytes(SWEEP, args[1])
   local expired, removed, has_more = 0, 0, false
   local function run(lane, key_len, is_due, apply)
     local done, more =

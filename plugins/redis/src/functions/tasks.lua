@@ -43,7 +43,7 @@ end
 
 local function unpack_record(id, packed)
   local status, ending, due, claimed_at, token, run, worker, page, created_at, order, flags, weight,
-    queue, at = struct.unpack(RECORD, packed)
+    queue, at = unpack_bytes(RECORD, packed)
   return {
     id = id, status = status, ending = ending, due = due, claimed_at = claimed_at,
     token = token, -- generation and nonce
@@ -52,7 +52,7 @@ local function unpack_record(id, packed)
     order = order, -- priority, higher first, and admission, as keys of the index have them
     flags = flags,
     weight = weight, -- of the envelope, the progress and the result
-    queue = queue, rest = string.sub(packed, at), packed = packed,
+    queue = queue, rest = sub(packed, at), packed = packed,
   }
 end
 
@@ -61,12 +61,12 @@ local function warm(r)
   if r.is_warm then return end
   r.is_warm = true
   local at
-  r.expires_at, r.lease, r.retention, r.handler, at = struct.unpack(SETTLED, r.rest)
+  r.expires_at, r.lease, r.retention, r.handler, at = unpack_bytes(SETTLED, r.rest)
   if has(r.flags, LIVED) then
     r.finished, r.finished_at, r.ending_status, r.ending_due, r.attempt_count, r.redrive_count,
       r.lease_expired_count, r.last_no, r.next, r.folds, r.history_bytes, r.shed_1, r.shed_2,
       r.shed_3, r.shed_4, r.progress_len, r.result_len, r.error_type =
-      struct.unpack(LIFE, r.rest, at)
+      unpack_bytes(LIFE, r.rest, at)
     return
   end
   r.finished, r.finished_at, r.ending_status, r.ending_due, r.attempt_count = 0, 0, 0, 0, 0
@@ -80,15 +80,15 @@ local function pack_record(r)
   if r.packed then return r.packed end
   if r.is_warm then
     if not has(r.flags, LIVED) then r.flags = r.flags + LIVED end
-    r.rest = struct.pack(
+    r.rest = pack(
       SETTLED, r.expires_at, r.lease, r.retention, #r.handler, r.handler)
-      .. struct.pack(
+      .. pack(
         LIFE, r.finished, r.finished_at, r.ending_status, r.ending_due, r.attempt_count,
         r.redrive_count, r.lease_expired_count, r.last_no, r.next, r.folds, r.history_bytes,
         r.shed_1, r.shed_2, r.shed_3, r.shed_4, r.progress_len, r.result_len, #r.error_type,
         r.error_type)
   end
-  r.packed = struct.pack(
+  r.packed = pack(
     RECORD, r.status, r.ending, r.due, r.claimed_at, r.token, r.run, #r.worker, r.worker, r.page,
     r.created_at, r.order, r.flags, r.weight, #r.queue, r.queue) .. r.rest
   return r.packed
@@ -115,7 +115,7 @@ local function fetch(tx, ids, from, to)
   end
   for first = 1, count, ARGUMENTS_MAX do
     local last = math.min(first + ARGUMENTS_MAX - 1, count)
-    local found = redis.call('HMGET', tx.keys.tasks, unpack(unknown, first, last))
+    local found = call('HMGET', tx.keys.tasks, unpack(unknown, first, last))
     for at = 1, last - first + 1 do packed[unknown[first + at - 1]] = found[at] end
   end
 end
@@ -134,7 +134,7 @@ end
 
 local function read(tx, key, field)
   local known = tx.fields[key][field]
-  if known == nil then known = redis.call('HGET', tx.keys[key], field) end
+  if known == nil then known = call('HGET', tx.keys[key], field) end
   return known or ''
 end
 
