@@ -89,6 +89,20 @@ pub enum OpenError {
         /// Of this build.
         known: u8,
     },
+    /// A build from before the first release wrote the data.
+    #[error(
+        "the data has layout {found}, which no release wrote, and this rdq reads layout {known}: \
+         choose another `namespace`, or let the rdq that wrote it finish the work and delete the \
+         keys `{keys}`"
+    )]
+    OlderSchema {
+        /// Of the data.
+        found: u8,
+        /// Of this build.
+        known: u8,
+        /// What the store's keys are like.
+        keys: String,
+    },
 }
 
 #[cfg(test)]

@@ -41,8 +41,10 @@ const LOADS_MAX: usize = 3;
 
 /// The names of what the store holds, in the order in which functions take them. They have one hash
 /// tag, so that a cluster keeps them together.
-const KEYS: [&str; 8] =
-    ["state", "tasks", "bodies", "history", "index", "served", "queues", "secrets"];
+const KEYS: [&str; 10] = [
+    "state", "tasks", "bodies", "history", "index", "runs", "tallies", "served", "queues",
+    "secrets",
+];
 
 /// Makes connections, and checks those that idled.
 pub(crate) struct Connector(Manager);
@@ -74,7 +76,7 @@ impl managed::Manager for Connector {
 pub(crate) struct Connections {
     pool: Pool<Connector>,
     library: Library,
-    keys: [String; 8],
+    keys: [String; KEYS.len()],
     is_closed: AtomicBool,
 }
 

@@ -26,11 +26,6 @@ impl Packer {
         self
     }
 
-    pub(crate) fn i32(mut self, number: i32) -> Self {
-        self.0.extend(number.to_be_bytes());
-        self
-    }
-
     /// A number that Lua can hold.
     pub(crate) fn i64(mut self, number: i64) -> Self {
         let number = number.clamp(-NUMBER_MAX, NUMBER_MAX);
@@ -105,10 +100,6 @@ impl<'a> Unpacker<'a> {
 
     pub(crate) fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_be_bytes)
-    }
-
-    pub(crate) fn i32(&mut self) -> Option<i32> {
-        self.array().map(i32::from_be_bytes)
     }
 
     pub(crate) fn i64(&mut self) -> Option<i64> {

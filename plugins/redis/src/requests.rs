@@ -16,10 +16,55 @@ const PART_NONE: u8 = 0;
 const PART_FINAL: u8 = 1;
 const PART_WHOLE: u8 = 2;
 
+// Of a task's record.
+const EXPIRES: u8 = 1;
+const FINAL_ERROR: u8 = 2;
+const OWN_LEASE: u8 = 8;
+
+// Of a resolution.
+const IS_STRICT: u8 = 1;
+const FORGETS: u8 = 2;
+const HAS_MORE: u8 = 4;
+
 /// The arguments of a call.
 pub(crate) type Args = Vec<Bytes>;
 
-pub(crate) fn new_task(args: &mut Args, mut task: NewTask) {
+/// Tasks to admit, in stretches of one kind: plain ones of one queue and one priority, or one that has
+/// more to say.
+pub(crate) fn admission(tasks: Vec<NewTask>) -> Args {
+    let mut args = Args::with_capacity(3 * tasks.len() + 1);
+    let mut tasks = tasks.into_iter().peekable();
+    while let Some(task) = tasks.next() {
+        let (queue, priority, is_plain) = (task.queue.clone(), task.priority, is_plain(&task));
+        let head = args.len();
+        args.push(Bytes::new());
+        if is_plain {
+            plain_task(&mut args, task);
+            let goes_on =
+                |it: &NewTask| it.priority == priority && it.queue == queue && self::is_plain(it);
+            while let Some(task) = tasks.next_if(goes_on) {
+                plain_task(&mut args, task);
+            }
+        } else {
+            special_task(&mut args, task);
+        }
+        args[head] = Packer::default()
+            .flag(!is_plain)
+            .len32(args.len() - head - 1)
+            .u32(rows::sortable_priority(priority))
+            .name(queue.as_str())
+            .done();
+    }
+    args
+}
+
+fn plain_task(args: &mut Args, task: NewTask) {
+    let tail = record_tail(Packer::default(), &task, false).done();
+    let body = rows::body(&task);
+    args.extend([Bytes::from(String::from(task.id)), tail, body]);
+}
+
+fn special_task(args: &mut Args, mut task: NewTask) {
     shed(&mut task.attempts, HISTORY_BYTES_MAX);
     let attempts = &task.attempts;
     let final_error = attempts.last().and_then(|attempt| attempt.error.as_ref());
@@ -29,32 +74,59 @@ pub(crate) fn new_task(args: &mut Args, mut task: NewTask) {
         let (kind, at) = moment(expires);
         (kind + 1, at)
     });
-    let record = Packer::default()
-        .i32(task.priority)
+    let tail = Packer::default()
         .u8(due_kind)
         .i64(due)
         .u8(expiry)
         .i64(expires)
         .flag(task.created_at.is_some())
         .i64(task.created_at.map_or(0, Timestamp::millis))
-        .optional_millis(task.overrides.lease)
-        .optional_millis(task.overrides.retention_dead)
         .u32(task.attempt_count)
         .u32(task.redrive_count)
         .u32(task.lease_expired_count)
         .u32(attempts.iter().map(|attempt| attempt.attempt_no).max().unwrap_or(0))
         .len32(attempts.len())
         .len32(attempts.iter().map(Attempt::len_bytes).sum())
-        .flag(final_error.is_some())
-        .len32(task.envelope.len())
-        .name(task.id.as_str())
-        .name(task.queue.as_str())
-        .name(task.handler_ref.as_str())
+        .len32(task.progress.len())
         .block(error_type.as_bytes());
-    args.extend([record.done(), rows::body(&task), task.progress]);
-    for attempt in attempts {
-        args.extend([records::light(attempt), records::heavy(attempt.error.as_ref())]);
+    let tail = record_tail(tail, &task, final_error.is_some()).done();
+    let attempts: Vec<_> = attempts
+        .iter()
+        .flat_map(|it| [records::light(it), records::heavy(it.error.as_ref())])
+        .collect();
+    let body = rows::body(&task);
+    args.extend([Bytes::from(String::from(task.id)), tail, body, task.progress]);
+    args.extend(attempts);
+}
+
+/// What admission settles at the end of a record. What the functions know is left open.
+fn record_tail(packer: Packer, task: &NewTask, has_final_error: bool) -> Packer {
+    let mut flags = 0;
+    for (flag, is_set) in [
+        (EXPIRES, task.expires.is_some()),
+        (FINAL_ERROR, has_final_error),
+        (OWN_LEASE, task.overrides.lease.is_some()),
+    ] {
+        flags |= if is_set { flag } else { 0 };
     }
+    packer
+        .u8(flags)
+        .len32(task.envelope.len() + task.progress.len())
+        .name(task.queue.as_str())
+        .i64(0) // expires_at
+        .optional_millis(task.overrides.lease)
+        .optional_millis(task.overrides.retention_dead)
+        .name(task.handler_ref.as_str())
+}
+
+/// Whether it is due at once and begins its life here, as most do.
+fn is_plain(task: &NewTask) -> bool {
+    task.due == Moment::NOW
+        && task.expires.is_none()
+        && task.created_at.is_none()
+        && task.progress.is_empty()
+        && task.attempts.is_empty()
+        && (task.attempt_count, task.redrive_count, task.lease_expired_count) == (0, 0, 0)
 }
 
 /// Whether it is a delay, and the instant or the delay.
@@ -85,7 +157,7 @@ pub(crate) fn claim(args: &mut Args, params: &ClaimParams) {
 }
 
 fn with_claim(packer: Packer, claim: &ClaimRef) -> Packer {
-    let Token { generation, nonce } = Token::decode(&claim.token);
+    let Token { generation, nonce } = Token::decode(&claim.token, &claim.task_id);
     packer.i64(generation).raw(&nonce).name(claim.task_id.as_str())
 }
 
@@ -113,20 +185,26 @@ pub(crate) fn resolution(args: &mut Args, resolution: Resolution) {
         Outcome::GiveBack { due } => (3, none(), Bytes::new(), false, due),
     };
     let error = report.error.as_ref();
-    let weight = report.extra.len() + error.map_or(0, rdq_spi::AttemptError::len_bytes);
-    let (is_delay, due) = moment(due);
-    let packed = Packer::default()
-        .u8(call.number())
-        .u8(number)
-        .flag(strict)
-        .flag(forget)
-        .u8(is_delay)
-        .i64(due)
-        .flag(error.is_some())
-        .len32(weight);
-    let packed = with_claim(packed, &claim)
-        .block(error.map_or("", |error| error.error_type.as_str()).as_bytes());
-    args.extend([packed.done(), records::report_light(&report), records::heavy(error), result]);
+    let is_wordless = error.is_none() && report.extra.is_empty() && result.is_empty();
+    let has_more = !is_wordless || due != Moment::NOW;
+    let mut flags = 0;
+    for (flag, is_set) in [(IS_STRICT, strict), (FORGETS, forget), (HAS_MORE, has_more)] {
+        flags |= if is_set { flag } else { 0 };
+    }
+    let head = Packer::default().u8(call.number()).u8(number).u8(flags);
+    args.push(with_claim(head, &claim).done());
+    if has_more {
+        let weight = report.extra.len() + error.map_or(0, rdq_spi::AttemptError::len_bytes);
+        let (is_delay, due) = moment(due);
+        let more = Packer::default()
+            .u8(is_delay)
+            .i64(due)
+            .flag(error.is_some())
+            .len32(weight)
+            .block(error.map_or("", |error| error.error_type.as_str()).as_bytes());
+        let (light, heavy) = (records::report_light(&report), records::heavy(error));
+        args.extend([more.done(), light, heavy, result]);
+    }
 }
 
 pub(crate) fn list(params: &ListParams, before: i64) -> Args {

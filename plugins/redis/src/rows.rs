@@ -11,85 +11,104 @@ use bytes::Bytes;
 use rdq_spi::{
     Attempt, Claim, NewTask, Overrides, QueueName, Task, TaskId, TaskStatus, Timestamp, WorkerId,
 };
+use redis::Value;
 use std::time::Duration;
 
-const RECORD_VERSION: u8 = 1;
 const BODY_VERSION: u8 = 1;
-const EXPIRES: u8 = 1;
 const MAX_ATTEMPTS: u8 = 1;
 const LEASE: u8 = 2;
 const BACKOFF: u8 = 4;
 const RETENTION: u8 = 8;
 
+// Of a record.
+const EXPIRES: u8 = 1;
+const LIVED: u8 = 4;
+
+/// A priority as keys have it: higher ones first.
+pub(crate) fn sortable_priority(priority: i32) -> u32 {
+    priority.cast_unsigned() ^ 0x7fff_ffff
+}
+
+fn priority(sortable: u32) -> i32 {
+    (sortable ^ 0x7fff_ffff).cast_signed()
+}
+
 /// A task's record.
 struct Record {
     status: TaskStatus,
     flags: u8,
+    due: Timestamp,
     priority: i32,
     token: Token,
-    due: Timestamp,
     claimed_at: Timestamp,
-    expires_at: Timestamp,
+    queue: QueueName,
+    worker: String,
     created_at: Timestamp,
-    finished_at: Timestamp,
+    expires_at: Timestamp,
+    handler_ref: QueueName,
+    life: Life,
+}
+
+/// The third part of a record: what happened after an admission, beside claims.
+#[derive(Default)]
+struct Life {
+    finished_at: Option<Timestamp>,
     attempt_count: u32,
     redrive_count: u32,
     lease_expired_count: u32,
     last_attempt_no: u32,
-    queue: QueueName,
-    handler_ref: QueueName,
-    worker: String,
 }
 
 impl Record {
     fn read(bytes: &[u8]) -> Option<Self> {
         let mut from = Unpacker(bytes);
-        let [version, status, _ending, _ending_status, flags] = from.array()?;
-        (version == RECORD_VERSION).then_some(())?;
-        let _ending_due = from.i64()?;
-        let priority = from.i32()?;
-        let (_admitted, _finished) = (from.i64()?, from.i64()?);
-        let token = Token { generation: from.i64()?, nonce: from.array()? };
-        let (due, claimed_at) = (from.timestamp()?, from.timestamp()?);
-        let expires_at = from.timestamp()?;
-        let (created_at, finished_at) = (from.timestamp()?, from.timestamp()?);
-        let (_lease, _retention) = (from.i64()?, from.i64()?);
-        let (attempt_count, redrive_count) = (from.u32()?, from.u32()?);
-        let (lease_expired_count, last_attempt_no) = (from.u32()?, from.u32()?);
-        let _history: [u32; 7] = from.numbers()?;
-        let _lens: [u32; 3] = from.numbers()?;
-        let queue = QueueName::stored(from.name()?);
-        let handler_ref = QueueName::stored(from.name()?);
-        let worker = from.name()?.to_owned();
+        let [status, _ending] = from.array()?;
         let status = TaskStatus::of_number(status)?;
+        let (due, claimed_at) = (from.timestamp()?, from.timestamp()?);
+        let token = Token { generation: from.i64()?, nonce: from.array()? };
+        let _run: [u8; 8] = from.array()?;
+        let worker = from.name()?.to_owned();
+        let _page: [u8; 8] = from.array()?;
+        let created_at = from.timestamp()?;
+        let priority = priority(from.u32()?);
+        let _admitted = from.i64()?;
+        let flags = from.u8()?;
+        let _weight = from.u32()?;
+        let queue = QueueName::stored(from.name()?);
+        let expires_at = from.timestamp()?;
+        let (_lease, _retention) = (from.i64()?, from.i64()?);
+        let handler_ref = QueueName::stored(from.name()?);
+        let life = if flags & LIVED == 0 { Life::default() } else { Life::read(&mut from)? };
         Some(Self {
             status,
             flags,
+            due,
             priority,
             token,
-            due,
             claimed_at,
-            expires_at,
-            created_at,
-            finished_at,
-            attempt_count,
-            redrive_count,
-            lease_expired_count,
-            last_attempt_no,
             queue,
-            handler_ref,
             worker,
+            created_at,
+            expires_at,
+            handler_ref,
+            life,
         })
     }
 }
 
-impl Unpacker<'_> {
-    fn numbers<const N: usize>(&mut self) -> Option<[u32; N]> {
-        let mut numbers = [0; N];
-        for number in &mut numbers {
-            *number = self.u32()?;
-        }
-        Some(numbers)
+impl Life {
+    fn read(from: &mut Unpacker<'_>) -> Option<Self> {
+        let _finished = from.i64()?;
+        let finished_at = Some(from.timestamp()?);
+        let _ending_status = from.u8()?;
+        let _ending_due = from.i64()?;
+        Some(Self {
+            finished_at,
+            attempt_count: from.u32()?,
+            redrive_count: from.u32()?,
+            lease_expired_count: from.u32()?,
+            last_attempt_no: from.u32()?,
+        })
     }
 }
 
@@ -126,29 +145,48 @@ fn read_body(body: &Bytes) -> Option<(Overrides, Bytes)> {
     Some((Overrides { max_attempts, lease, initial_backoff, retention_dead }, envelope))
 }
 
-/// A task as it is answered.
-pub(crate) fn task(reply: Reply) -> Option<Task> {
-    Some(claim(reply)?.task)
+/// Tasks as they are answered.
+pub(crate) fn tasks(reply: Reply) -> Option<Vec<Task>> {
+    Some(claims(reply)?.into_iter().map(|claim| claim.task).collect())
 }
 
-/// A claim as it is answered. Of a task that was not claimed, only the task says something.
-pub(crate) fn claim(reply: Reply) -> Option<Claim> {
+/// Claims as they are answered. Of tasks that were not claimed, only the tasks say something.
+pub(crate) fn claims(reply: Reply) -> Option<Vec<Claim>> {
     let mut parts = reply.list()?;
-    let id = TaskId::stored(next(&mut parts)?.text()?);
-    let record = Record::read(&next(&mut parts)?.bytes()?)?;
-    let (overrides, envelope) = read_body(&next(&mut parts)?.bytes()?)?;
+    let mut claims = Vec::with_capacity(parts.len() / 3);
+    while let Some(id) = next(&mut parts) {
+        claims.push(claim(TaskId::stored(id.text()?), &mut parts)?);
+    }
+    Some(claims)
+}
+
+/// What an answer has of a task that lived: progress, result and history.
+#[derive(Default)]
+struct More {
+    progress: Bytes,
+    result: Bytes,
+    attempts: Vec<Attempt>,
+}
+
+fn more(reply: Reply) -> Option<More> {
+    let mut parts = reply.list()?;
     let progress = next(&mut parts)?.bytes_or_none()?;
     let result = next(&mut parts)?.bytes_or_none()?;
     let lights = next(&mut parts)?.each(Reply::bytes)?;
     let heavies = next(&mut parts)?.each(Reply::bytes)?;
-    let lease = next(&mut parts)?.count()?;
     let none = Bytes::new();
     let heavies = heavies.iter().chain(std::iter::repeat(&none));
-    let attempts: Vec<Attempt> = lights
-        .iter()
-        .zip(heavies)
-        .map(|(light, heavy)| records::decode(light, heavy))
-        .collect::<Option<_>>()?;
+    let attempts = lights.iter().zip(heavies);
+    let attempts =
+        attempts.map(|(light, heavy)| records::decode(light, heavy)).collect::<Option<_>>()?;
+    Some(More { progress, result, attempts })
+}
+
+fn claim(id: TaskId, parts: &mut std::vec::IntoIter<Value>) -> Option<Claim> {
+    let record = Record::read(&next(parts)?.bytes()?)?;
+    let (overrides, envelope) = read_body(&next(parts)?.bytes()?)?;
+    let More { progress, result, attempts } =
+        if record.flags & LIVED == 0 { More::default() } else { more(next(parts)?)? };
     let is_pending = record.status == TaskStatus::Pending;
     let is_in_flight = record.status == TaskStatus::InFlight;
     let task = Task {
@@ -159,9 +197,9 @@ pub(crate) fn claim(reply: Reply) -> Option<Claim> {
         envelope,
         overrides,
         status: record.status,
-        attempt_count: record.attempt_count,
-        redrive_count: record.redrive_count,
-        lease_expired_count: record.lease_expired_count,
+        attempt_count: record.life.attempt_count,
+        redrive_count: record.life.redrive_count,
+        lease_expired_count: record.life.lease_expired_count,
         progress,
         result,
         claimed_at: is_in_flight.then_some(record.claimed_at),
@@ -170,15 +208,16 @@ pub(crate) fn claim(reply: Reply) -> Option<Claim> {
         lease_expires_at: is_in_flight.then_some(record.due),
         expires_at: (record.flags & EXPIRES != 0).then_some(record.expires_at),
         created_at: record.created_at,
-        finished_at: record.status.is_terminal().then_some(record.finished_at),
+        finished_at: record.life.finished_at.filter(|_| record.status.is_terminal()),
         attempts,
-        last_attempt_no: record.last_attempt_no,
+        last_attempt_no: record.life.last_attempt_no,
     };
+    let token = record.token.encode(&task.id);
     Some(Claim {
         task,
-        token: record.token.encode(),
+        token,
         generation: record.token.generation,
-        lease: Duration::from_millis(lease),
+        lease: record.due.since(record.claimed_at),
     })
 }
 
@@ -205,6 +244,13 @@ mod tests {
             progress: Bytes::new(),
             attempts: Vec::new(),
         }
+    }
+
+    #[test]
+    fn priorities_sort_from_the_highest_and_come_back() {
+        let priorities = [i32::MAX, 1, 0, -1, i32::MIN];
+        assert!(priorities.map(sortable_priority).is_sorted());
+        assert_eq!(priorities.map(sortable_priority).map(priority), priorities);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use rdq_spi::{Durability, Migrated, StorageError};
 use redis::{FromRedisValue as _, RedisError, Value};
 
 /// The layout of the data that this build writes.
-const SCHEMA: u8 = 1;
+const SCHEMA: u8 = 2;
 
 /// What was found at the start.
 pub(crate) struct Found {
@@ -34,6 +34,10 @@ pub(crate) async fn open(config: &RedisConfig) -> Result<(Connections, Found), O
     };
     if let Some(found) = found.filter(|&found| found > SCHEMA) {
         return Err(OpenError::NewerSchema { found, known: SCHEMA });
+    }
+    if let Some(found) = found.filter(|&found| found < SCHEMA) {
+        let keys = format!("{}*", state.trim_end_matches("state"));
+        return Err(OpenError::OlderSchema { found, known: SCHEMA, keys });
     }
     let layout = Migrated { from: found.map(u32::from), to: SCHEMA.into() };
     // Many services bar CONFIG; then the weaker promise is made.

@@ -15,8 +15,8 @@ use crate::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use rdq_spi::{
-    Admission, Cancelled, Capabilities, Claim, ClaimParams, ClaimRef, Claimed, DlqListParams,
-    DueHints, Durability, ExtendParams, Extended, ListParams, Migrated, NewTask, Page, PurgeParams,
+    Admission, Cancelled, Capabilities, ClaimParams, ClaimRef, Claimed, DlqListParams, DueHints,
+    Durability, ExtendParams, Extended, ListParams, Migrated, NewTask, Page, PurgeParams,
     QueueConfig, QueueName, QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result,
     StaleDetail, Step, Storage, StorageError, SweepParams, Swept, Task, TaskId, TaskStatus,
     Timestamp,
@@ -83,6 +83,23 @@ impl RedisStorage {
         };
         self.call(operation, access, args, read).await
     }
+
+    /// The same where the answers are in one string, one behind the other.
+    async fn call_bytes<K, T>(
+        &self,
+        operation: &'static str,
+        items: Vec<K>,
+        args: Args,
+        read: impl Fn(&mut Unpacker<'_>, &K) -> Option<T>,
+    ) -> Result<Vec<T>> {
+        let read = |reply: Reply| {
+            let answer = reply.bytes()?;
+            let mut from = Unpacker(&answer);
+            let answers = items.iter().map(|item| read(&mut from, item)).collect::<Option<_>>()?;
+            from.is_empty().then_some(answers)
+        };
+        self.call(operation, Writes, args, read).await
+    }
 }
 
 #[async_trait]
@@ -108,12 +125,9 @@ impl Storage for RedisStorage {
 
     async fn enqueue(&self, tasks: Vec<NewTask>) -> Result<Vec<Result<Admission>>> {
         let ids = tasks.iter().map(|task| task.id.clone()).collect();
-        let mut args = Args::with_capacity(3 * tasks.len());
-        for task in tasks {
-            requests::new_task(&mut args, task);
-        }
-        self.call_each("enqueue", Writes, ids, args, |reply, id: &TaskId| {
-            let answer = reply.number()?;
+        let args = requests::admission(tasks);
+        self.call_bytes("enqueue", ids, args, |from, id: &TaskId| {
+            let answer = from.u8()?;
             let admission =
                 |created| Some(Admission { created, status: TaskStatus::of_number(answer / 10)? });
             Some(match answer % 10 {
@@ -149,7 +163,7 @@ impl Storage for RedisStorage {
         for resolution in resolutions {
             requests::resolution(&mut args, resolution);
         }
-        self.call_each("resolve", Writes, ids, args, resolved).await
+        self.call_bytes("resolve", ids, args, resolved).await
     }
 
     async fn live_claims(&self, claims: Vec<ClaimRef>) -> Result<Vec<Option<Duration>>> {
@@ -175,7 +189,7 @@ impl Storage for RedisStorage {
 
     async fn get(&self, task: TaskId) -> Result<Task> {
         let args = vec![bytes_of(task.as_str())];
-        let found = self.call("get", Reads, args, |reply| reply.each(rows::task)).await?;
+        let found = self.call("get", Reads, args, rows::tasks).await?;
         found.into_iter().next().ok_or_else(|| not_found(&task))
     }
 
@@ -297,7 +311,7 @@ fn standing(code: u8, task: &TaskId) -> Option<Standing> {
 fn claimed(reply: Reply) -> Option<Claimed> {
     let mut parts = reply.list()?;
     let due_in = next(&mut parts)?.number()?;
-    let claims: Vec<Claim> = next(&mut parts)?.each(rows::claim)?;
+    let claims = rows::claims(next(&mut parts)?)?;
     let next_due_in = u64::try_from(due_in).ok().map(Duration::from_millis);
     Some(Claimed { claims, next_due_in })
 }
@@ -313,16 +327,14 @@ fn extended(reply: Reply, task: &TaskId) -> Option<Result<Extended>> {
     Some(Ok(Extended { lease_expires_at, remaining }))
 }
 
-fn resolved(reply: Reply, task: &TaskId) -> Option<Result<Resolved>> {
-    let answer = reply.bytes()?;
-    let mut from = Unpacker(&answer);
-    let replayed = match standing(from.u8()?, task)? {
+fn resolved(from: &mut Unpacker<'_>, task: &TaskId) -> Option<Result<Resolved>> {
+    let (code, status, due) = (from.u8()?, from.u8()?, from.timestamp()?);
+    let replayed = match standing(code, task)? {
         Standing::Holds => false,
         Standing::Replayed => true,
         Standing::Refused(error) => return Some(Err(error)),
     };
-    let status = TaskStatus::of_number(from.u8()?)?;
-    let due = from.timestamp()?;
+    let status = TaskStatus::of_number(status)?;
     let next_attempt_at = (status == TaskStatus::Pending).then_some(due);
     Some(Ok(Resolved { status, next_attempt_at, replayed }))
 }
@@ -330,7 +342,7 @@ fn resolved(reply: Reply, task: &TaskId) -> Option<Result<Resolved>> {
 fn page(list: List, queue: &QueueName, reply: Reply) -> Option<Page> {
     let mut parts = reply.list()?;
     let rest = next(&mut parts)?.number()?;
-    let tasks = next(&mut parts)?.each(rows::task)?;
+    let tasks = rows::tasks(next(&mut parts)?)?;
     let next = (rest >= 0).then(|| keyset::encode(list, queue, rest));
     Some(Page { tasks, next })
 }

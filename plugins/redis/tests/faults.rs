@@ -261,7 +261,21 @@ async fn data_of_a_newer_layout_is_refused_and_left_alone() {
 
     let error = served.try_open().await.unwrap_err();
 
-    assert!(matches!(error, OpenError::NewerSchema { found: 0x63, known: 1 }), "{error:?}");
+    assert!(matches!(error, OpenError::NewerSchema { found: 0x63, known: 2 }), "{error:?}");
+}
+
+#[tokio::test]
+async fn data_of_an_older_layout_is_refused_with_what_to_do_and_left_alone() {
+    let Some(served) = start(&[]).await else { return };
+    served.open().await.ping().await.unwrap();
+    let state = served.key("state");
+    served.ask(redis::cmd("SETRANGE").arg(&state).arg(0).arg(&b"\x01"[..]));
+
+    let error = served.try_open().await.unwrap_err();
+
+    assert!(matches!(error, OpenError::OlderSchema { found: 1, known: 2, .. }), "{error:?}");
+    assert!(error.to_string().contains(&state.replace("state", "*")), "{error}");
+    assert_eq!(served.ask(redis::cmd("GETRANGE").arg(&state).arg(0).arg(0)), "\x01");
 }
 
 #[tokio::test]
@@ -280,7 +294,7 @@ async fn nothing_has_an_end_of_its_own_and_all_of_it_is_in_one_slot() {
 
     let keys = served.keys();
 
-    assert_eq!(keys.len(), 8, "{keys:?}");
+    assert_eq!(keys.len(), 10, "{keys:?}");
     let slot = |key: &String| served.ask(redis::cmd("CLUSTER").arg("KEYSLOT").arg(key));
     for key in &keys {
         assert!(key.starts_with("rdq:{test-"), "{key}");

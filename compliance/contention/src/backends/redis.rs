@@ -14,11 +14,15 @@ use rdq_test_servers::redis::{Flavor, RedisServer};
 use redis::{AsyncConnectionConfig, Client, Cmd, Value, aio::MultiplexedConnection};
 use std::{ops::Range, time::Duration};
 
-const KEYS: [&str; 8] =
-    ["state", "tasks", "bodies", "history", "index", "served", "queues", "secrets"];
+const KEYS: [&str; 10] = [
+    "state", "tasks", "bodies", "history", "index", "runs", "tallies", "served", "queues",
+    "secrets",
+];
 const NONCE: [u8; 8] = *b"contends";
-/// Where a task's record has its generation.
-const GENERATION: Range<usize> = 33..41;
+/// Where a task's record has its token: a generation, and the nonce.
+const TOKEN: Range<usize> = 23..39;
+/// How long the answer to one completion is.
+const ANSWER_LEN: usize = 10;
 
 /// When a write is on disk.
 #[derive(Debug, Clone, Copy)]
@@ -107,7 +111,7 @@ fn library(list: &[Vec<Value>]) -> Option<String> {
 struct Bare {
     db: MultiplexedConnection,
     library: String,
-    keys: [String; 8],
+    keys: [String; KEYS.len()],
 }
 
 impl Bare {
@@ -124,13 +128,12 @@ impl Hand for Bare {
         let mut call = self.call("enqueue");
         for number in numbers {
             let mut task = Packed::default();
-            // Priority 0, due after a delay of 0, no expiry, no creation.
-            task.bytes(&[0; 4]).bytes(&[1]).bytes(&[0; 8]).bytes(&[0; 9]).bytes(&[0; 9]);
-            task.bytes(&[0xff; 16]).bytes(&[0; 24]).bytes(&[0]).len32(ENVELOPE.len());
-            task.name(&id_of(number)).name(QUEUE).name(HANDLER).bytes(&[0; 4]);
-            call.arg(task.0).arg([&[1_u8, 0][..], &ENVELOPE[..]].concat()).arg("");
+            // Plain, without flags, priority 0, and no lease or retention of its own.
+            task.bytes(&[0, 0]).bytes(&[0x7f, 0xff, 0xff, 0xff]).len32(ENVELOPE.len()).name(QUEUE);
+            task.bytes(&[0xff; 16]).name(HANDLER);
+            call.arg(id_of(number)).arg(task.0).arg([&[1_u8, 0][..], &ENVELOPE[..]].concat());
         }
-        let answers: Vec<i64> = call.query_async(&mut self.db).await?;
+        let answers: Vec<u8> = call.query_async(&mut self.db).await?;
         let all_new = answers.iter().all(|answer| *answer == 1);
         if all_new { Ok(()) } else { Err("a task was there already".into()) }
     }
@@ -151,30 +154,30 @@ impl Hand for Bare {
         let mut call = self.call("resolve");
         for held in &held {
             let mut end = Packed::default();
-            // Complete, succeed, not strict, forget, at once, no error.
-            end.bytes(&[1, 0, 0, 1, 1]).bytes(&[0; 8]).bytes(&[0]).bytes(&[0; 4]);
-            end.bytes(&held.proof).bytes(&NONCE).name(&id_of(held.number)).bytes(&[0; 4]);
-            call.arg(end.0).arg(&[0_u8; 12][..]).arg("").arg("");
+            // Complete: succeed, and forget.
+            end.bytes(&[1, 0, 2]).bytes(&held.proof).name(&id_of(held.number));
+            call.arg(end.0);
         }
-        let answers: Vec<Vec<u8>> = call.query_async(&mut self.db).await?;
-        let all_done = answers.iter().all(|answer| answer.first() == Some(&0));
+        let answers: Vec<u8> = call.query_async(&mut self.db).await?;
+        let all_done = answers.chunks(ANSWER_LEN).all(|answer| answer.first() == Some(&0));
         if all_done { Ok(()) } else { Err("a claim was not held".into()) }
     }
 }
 
+/// Id, record and body of each.
 fn held(answer: Value) -> Option<Vec<Held>> {
     let list = |value| if let Value::Array(list) = value { Some(list) } else { None };
-    let claims = list(list(list(answer)?.pop()?)?.pop()?)?;
-    let held = claims.into_iter().map(|claim| {
-        let mut parts = list(claim)?.into_iter();
-        let (Value::BulkString(id), Value::BulkString(record)) = (parts.next()?, parts.next()?)
-        else {
+    let mut parts = list(list(list(answer)?.pop()?)?.pop()?)?.into_iter();
+    let mut held = Vec::with_capacity(parts.len() / 3);
+    while let Some(id) = parts.next() {
+        let (Value::BulkString(id), Value::BulkString(record)) = (id, parts.next()?) else {
             return None;
         };
+        parts.next()?;
         let number = number_of(std::str::from_utf8(&id).ok()?).ok()?;
-        Some(Held { number, proof: Bytes::copy_from_slice(record.get(GENERATION)?) })
-    });
-    held.collect()
+        held.push(Held { number, proof: Bytes::copy_from_slice(record.get(TOKEN)?) });
+    }
+    Some(held)
 }
 
 /// Arguments as the functions unpack them, big end first.

@@ -9,6 +9,7 @@ local SELECTION_IDS = 0
 -- Whether a filter lets a dead letter through; nil if nothing further down can match either, since
 -- dead letters come by their death.
 local function lets_through(filter, r)
+  warm(r)
   if has(filter.flags, FILTER_FROM) and r.finished_at < filter.from then return nil end
   if has(filter.flags, FILTER_TO) and r.finished_at >= filter.to then return false end
   if has(filter.flags, FILTER_TYPE) then
@@ -20,7 +21,7 @@ end
 local function read_dlq(packed)
   local p, f = {}, {}
   p.before, p.limit, p.bytes_max, p.part, f.flags, f.from, f.to, p.selection, p.is_dry,
-    f.error_type, f.handler, p.queue = struct.unpack(DLQ, packed)
+    f.error_type, f.handler, p.queue = unpack_bytes(DLQ, packed)
   p.filter = f
   return p
 end
@@ -28,7 +29,9 @@ end
 local function dlq_list(keys, args)
   local tx = begin(keys)
   local p = read_dlq(args[1])
-  return page(tx, p.queue, FINISHED[DEAD], p, function(r) return lets_through(p.filter, r) end)
+  return page(tx, p.queue, FINISHED[DEAD], death_of, p, function(r)
+    return lets_through(p.filter, r)
+  end)
 end
 
 -- The dead letters of one step, as far as `may_take` goes, and the number to go on below.
@@ -36,7 +39,7 @@ local function select_dead(tx, p, ids, may_take)
   local selected = {}
   if p.selection ~= SELECTION_IDS then
     local is_over = false
-    local rest = walk(tx, p.queue, FINISHED[DEAD], p.before, function(r)
+    local rest = walk(tx, p.queue, FINISHED[DEAD], p.before, death_of, function(r)
       if #selected >= p.limit then return false end
       local passes = lets_through(p.filter, r)
       is_over = passes == nil
@@ -50,7 +53,7 @@ local function select_dead(tx, p, ids, may_take)
   local seen = {}
   for _, id in ipairs(ids) do
     local r = find(tx, id)
-    local is_dead = r and r.queue == p.queue and r.status == DEAD and r.finished < p.before
+    local is_dead = r and r.queue == p.queue and r.status == DEAD and death_of(r) < p.before
     if is_dead and not seen[id] then
       seen[id] = true
       selected[#selected + 1] = r
@@ -83,7 +86,7 @@ end
 local function redrive(keys, args)
   local tx = begin(keys)
   local p = read_dlq(args[1])
-  local delay, spacing = struct.unpack('>dd', args[2])
+  local delay, spacing = unpack_bytes('>dd', args[2])
   local selected, rest = select_dead(tx, p, ids_from(args, 3), any_number)
   if p.is_dry == 0 then
     for at, r in ipairs(selected) do

@@ -2,25 +2,27 @@
 
 local function put_queue(keys, args)
   local tx = begin(keys)
-  redis.call('HSET', keys[CONFIGS], args[1], struct.pack('>i8', tx.now) .. args[2])
+  call('HSET', tx.keys.queues, args[1], pack('>i8', tx.now) .. args[2])
   finish(tx)
   return tx.now
 end
 
 local function queue_records(keys)
-  return redis.call('HGETALL', keys[CONFIGS])
+  local tx = begin(keys)
+  return call('HGETALL', tx.keys.queues)
 end
 
 -- -1 for a queue that holds tasks, else whether there was a configuration.
 local function delete_queue(keys, args)
   local tx = begin(keys)
   if not is_empty(tx, args[1]) then return -1 end
-  return redis.call('HDEL', keys[CONFIGS], args[1])
+  return call('HDEL', tx.keys.queues, args[1])
 end
 
 local function shared_secret(keys, args)
-  redis.call('HSETNX', keys[SECRETS], args[1], args[2])
-  return redis.call('HGET', keys[SECRETS], args[1])
+  local tx = begin(keys)
+  call('HSETNX', tx.keys.secrets, args[1], args[2])
+  return call('HGET', tx.keys.secrets, args[1])
 end
 
 local function touch(keys)

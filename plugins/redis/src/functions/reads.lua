@@ -8,14 +8,16 @@ local function get(keys, args)
   local tx = begin(keys)
   local r = find(tx, args[1])
   if not r then return {} end
-  return fill_bodies(tx, { r }, { (answer_of(tx, r, PART_WHOLE)) })
+  return answers_of(tx, { r.id }, { r }, PART_WHOLE)
 end
 
 local function list(keys, args)
   local tx = begin(keys)
   local p, status = {}, nil
-  status, p.before, p.limit, p.bytes_max, p.part, p.queue = struct.unpack(LIST, args[1])
-  return page(tx, p.queue, ADMITTED, p, function(r) return status < 0 or r.status == status end)
+  status, p.before, p.limit, p.bytes_max, p.part, p.queue = unpack_bytes(LIST, args[1])
+  return page(tx, p.queue, ADMITTED, admission_of, p, function(r)
+    return status < 0 or r.status == status
+  end)
 end
 
 -- The due time of the oldest task that is pending and due: the first of each priority is its
@@ -24,13 +26,13 @@ local function oldest_due(tx, queue)
   local oldest
   local from, to = '[' .. lane_of(queue, READY), '(' .. lane_end(queue, READY)
   for _ = 1, PRIORITIES_MAX do
-    local first = redis.call('ZRANGEBYLEX', tx.keys[INDEX], from, to, 'LIMIT', 0, 1)[1]
+    local first = call('ZRANGEBYLEX', tx.keys.index, from, to, 'LIMIT', 0, 1)[1]
     if not first then break end
-    local priority, due = struct.unpack('>I4I8', key_of(first, queue, 1, 12))
+    local priority, due = unpack_bytes('>I4I8', key_of(first, queue, 1, 12))
     due = due + INSTANT_MIN
     if not oldest or due < oldest then oldest = due end
     if priority == COUNT_MAX then break end
-    from = '[' .. lane_of(queue, READY) .. struct.pack('>I4', priority + 1)
+    from = '[' .. lane_of(queue, READY) .. pack('>I4', priority + 1)
   end
   local first = range(tx, queue, DELAYED, 1)[1]
   local due = first and timer_at(first, queue)
@@ -38,17 +40,35 @@ local function oldest_due(tx, queue)
   return oldest
 end
 
+-- Leased tasks whose leases have run out and that no claim has moved yet.
+local function due_leased(tx, queue)
+  local found, last = 0, nil
+  repeat
+    local members = due_range(tx, queue, LEASED, PROMOTED_MAX, last)
+    for _, member in ipairs(members) do
+      local id, run = id_of(member, queue, ORDER_LEN)
+      local gone = run and tonumber(call('HGET', tx.keys.runs, gone_field(run)) or 0)
+      found = found + (id and 1 or byte(run, 8) % RUN_SIZES - gone)
+    end
+    last = members[#members]
+  until #members < PROMOTED_MAX
+  return found
+end
+
+local function tallied(tx, queue, lane)
+  return tonumber(call('HGET', tx.keys.tallies, queue .. '\0' .. lane) or 0)
+end
+
 local function stats(keys, args)
   local tx = begin(keys)
   local queue = args[1]
-  local due_delayed, due_leased = due_count(tx, queue, DELAYED), due_count(tx, queue, LEASED)
-  local lapsed = count(tx, queue, LAPSED)
+  local due_delayed = due_count(tx, queue, DELAYED)
   local oldest = oldest_due(tx, queue)
   return {
-    count(tx, queue, READY) + due_delayed,
+    tallied(tx, queue, READY) + due_delayed,
     count(tx, queue, DELAYED) - due_delayed,
-    lapsed + count(tx, queue, LEASED),
-    lapsed + due_leased,
+    tallied(tx, queue, LEASED),
+    count(tx, queue, LAPSED) + due_leased(tx, queue),
     count(tx, queue, FINISHED[DEAD]),
     count(tx, queue, FINISHED[SUCCEEDED]),
     count(tx, queue, FINISHED[CANCELLED]),
@@ -72,11 +92,11 @@ end
 local function queue_names(keys, args)
   local tx = begin(keys)
   local after, limit = args[1], tonumber(args[2])
-  local names = redis.call('HKEYS', tx.keys[CONFIGS])
+  local names = call('HKEYS', tx.keys.queues)
   -- A name is followed by NUL in its members, and 1 stands in no name.
   local from = after == '' and '-' or '(' .. after .. '\1'
   for _ = 1, limit do
-    local first = redis.call('ZRANGEBYLEX', tx.keys[INDEX], from, '+', 'LIMIT', 0, 1)[1]
+    local first = call('ZRANGEBYLEX', tx.keys.index, from, '+', 'LIMIT', 0, 1)[1]
     if not first then break end
     local name = string.match(first, '^(%Z*)')
     names[#names + 1] = name

@@ -2,11 +2,18 @@
 -- collected and sent last. A function that fails before `finish` has changed nothing, and nothing
 -- in `finish` can fail: Redis has no rollback.
 
-local SCHEMA = 1
-local STATE = '>Bi8i8i8i8i8i8'
-local STATE_KEY, TASKS, BODIES, HISTORY, INDEX, SERVED, CONFIGS, SECRETS = 1, 2, 3, 4, 5, 6, 7, 8
+local SCHEMA = 2
+local STATE = '>Bi8i8i8i8i8i8i8'
+-- The names of the keys, in the order in which they are passed.
+local KEYS = {
+  'state', 'tasks', 'bodies', 'history', 'index', 'runs', 'tallies', 'served', 'queues', 'secrets',
+}
 -- Lua passes so many arguments to a command at most; even, since some come in pairs.
 local ARGUMENTS_MAX = 2000
+
+-- What is called all the time, under short names: to look at the tables of Redis takes as long as what
+-- is called, and they are not there while the library loads.
+local call, pack, unpack_bytes, sub, byte, concat
 
 -- The clock now: the host's, but if that was set back, ours goes on at half speed until the host
 -- has caught up. It never runs backwards, and what waits is late but not stuck.
@@ -19,38 +26,57 @@ local function advance(now, host_then, host)
   return now + (passed - odd) / 2, host - odd
 end
 
+-- What is collected until it is sent. Lists hold the arguments of commands as they are.
+local function begin_writes(tx)
+  tx.dirty = {} -- records to store
+  tx.stored = {} -- and those that are packed: id, record
+  tx.gone = {} -- ids to remove
+  tx.bodies = {} -- of admitted tasks: field, value
+  tx.fields = { bodies = {}, history = {} } -- by field; false deletes
+  tx.entered, tx.left = {}, {} -- members of the index: score, member; and member
+  tx.runs, tx.spent = {}, {} -- fields of runs: field, value; and field
+  tx.departed = {} -- by run: who left it
+  tx.tallies = {} -- by lane and queue: what changed
+end
+
 local function begin(keys)
+  if not call then
+    call, pack, unpack_bytes = redis.call, struct.pack, struct.unpack
+    sub, byte, concat = string.sub, string.byte, table.concat
+  end
   local tx = {
-    keys = keys,
-    records = {}, -- by id; false is a task that is not there
-    changed = {}, -- ids
-    writes = { [BODIES] = {}, [HISTORY] = {}, [SERVED] = {} }, -- by field; false deletes
-    index = {}, -- by member; false removes
+    keys = {},
+    packed = {}, -- records by id, as they were read; false is a task that is not there
+    records = {}, -- the same, taken apart
     news = {}, -- by queue: when something of it is due
+    served = {}, -- by queue: its turn; false forgets it
     emptied = {}, -- queues that a task was removed from
     removed = 0, -- tasks, and records of their histories
   }
+  for at, name in ipairs(KEYS) do tx.keys[name] = keys[at] end
+  begin_writes(tx)
   -- Read once: on older servers it moves within a call.
-  local time = redis.call('TIME')
+  local time = call('TIME')
   local host = time[1] * 1000 + math.floor(time[2] / 1000)
-  local stored = redis.call('GET', keys[STATE_KEY])
+  local stored = call('GET', tx.keys.state)
   if stored then
-    local version
-    version, tx.now, tx.host, tx.admitted, tx.finished, tx.generation, tx.turns =
-      struct.unpack(STATE, stored)
-    if version ~= SCHEMA then error('RDQSCHEMA ' .. version, 0) end
+    if byte(stored) ~= SCHEMA then error('RDQSCHEMA ' .. byte(stored), 0) end
+    local _
+    _, tx.now, tx.host, tx.admitted, tx.finished, tx.generation, tx.turns, tx.run =
+      unpack_bytes(STATE, stored)
     tx.now, tx.host = advance(tx.now, tx.host, host)
   else
     tx.now, tx.host = host, host
-    tx.admitted, tx.finished, tx.generation, tx.turns = 0, 0, 0, 0
+    tx.admitted, tx.finished, tx.generation, tx.turns, tx.run = 0, 0, 0, 0, 0
   end
   return tx
 end
 
 local function send(command, key, arguments)
-  for first = 1, #arguments, ARGUMENTS_MAX do
-    local last = math.min(first + ARGUMENTS_MAX - 1, #arguments)
-    redis.call(command, key, unpack(arguments, first, last))
+  local count = #arguments
+  for first = 1, count, ARGUMENTS_MAX do
+    local last = math.min(first + ARGUMENTS_MAX - 1, count)
+    call(command, key, unpack(arguments, first, last))
   end
 end
 
@@ -68,35 +94,41 @@ local function send_fields(key, fields)
   send('HSET', key, set)
 end
 
--- Sends what the index is to become, so that a range shows it.
-local function send_index(tx)
-  local added, removed = {}, {}
-  for member, stays in pairs(tx.index) do
-    if stays then
-      added[#added + 1] = 0
-      added[#added + 1] = member
-    else
-      removed[#removed + 1] = member
+local function send_tallies(tx)
+  local key = tx.keys.tallies
+  for lane, changes in pairs(tx.tallies) do
+    for queue, change in pairs(changes) do
+      local field = queue .. '\0' .. lane
+      if change ~= 0 and call('HINCRBY', key, field, change) == 0 then
+        call('HDEL', key, field)
+      end
     end
   end
-  send('ZREM', tx.keys[INDEX], removed)
-  send('ZADD', tx.keys[INDEX], added)
-  tx.index = {}
+end
+
+-- Counts the tasks of a queue in a lane where they stand as runs, which the index cannot count.
+local function tally(tx, queue, lane, change)
+  local changes = tx.tallies[lane]
+  if not changes then
+    changes = {}
+    tx.tallies[lane] = changes
+  end
+  changes[queue] = (changes[queue] or 0) + change
 end
 
 local function send_state(tx)
-  local state = struct.pack(
-    STATE, SCHEMA, tx.now, tx.host, tx.admitted, tx.finished, tx.generation, tx.turns)
-  redis.call('SET', tx.keys[STATE_KEY], state)
+  local state = pack(
+    STATE, SCHEMA, tx.now, tx.host, tx.admitted, tx.finished, tx.generation, tx.turns, tx.run)
+  call('SET', tx.keys.state, state)
 end
 
 -- Tells those who wait, last of all. The channel has the name of the state's key.
 local function send_news(tx)
   local parts = {}
   for queue, at in pairs(tx.news) do
-    parts[#parts + 1] = struct.pack('>I8Bc0', math.max(at - tx.now, 0), #queue, queue)
+    parts[#parts + 1] = pack('>I8Bc0', math.max(at - tx.now, 0), #queue, queue)
   end
-  if #parts > 0 then redis.call('PUBLISH', tx.keys[STATE_KEY], table.concat(parts)) end
+  if #parts > 0 then call('PUBLISH', tx.keys.state, concat(parts)) end
 end
 
 local function news(tx, queue, at)

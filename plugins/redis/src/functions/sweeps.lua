@@ -17,14 +17,15 @@ local function sweep_lane(tx, queue, lane, key_len, limit, is_due, apply)
   fetch(tx, ids)
   for _, id in ipairs(ids) do
     local r = find(tx, id)
+    warm(r)
     if not is_due(r) then break end
     if done == limit or not apply(r) then
-      send_index(tx)
+      send_writes(tx)
       return done, true
     end
     done = done + 1
   end
-  send_index(tx)
+  send_writes(tx)
   return done, false
 end
 
@@ -32,7 +33,7 @@ local function sweep(keys, args)
   local tx = begin(keys)
   local p = {}
   p.expires, p.limit, p.succeeded, p.succeeded_age, p.cancelled, p.cancelled_age, p.dead,
-    p.dead_of_queue, p.dead_age, p.queue = struct.unpack(SWEEP, args[1])
+    p.dead_of_queue, p.dead_age, p.queue = unpack_bytes(SWEEP, args[1])
   local expired, removed, has_more = 0, 0, false
   local function run(lane, key_len, is_due, apply)
     local done, more =

@@ -163,9 +163,10 @@ impl Drop for Served {
     fn drop(&mut self) {
         if let Server::Shared(_) = self.server {
             let mut forget = redis::cmd("UNLINK");
-            for name in
-                ["state", "tasks", "bodies", "history", "index", "served", "queues", "secrets"]
-            {
+            for name in [
+                "state", "tasks", "bodies", "history", "index", "runs", "tallies", "served",
+                "queues", "secrets",
+            ] {
                 forget.arg(self.key(name));
             }
             self.ask(&forget);
