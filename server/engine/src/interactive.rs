@@ -118,6 +118,11 @@ impl OpenTransaction {
         self.transaction.is_none()
     }
 
+    /// The caller asked something, whatever becomes of it: it is not idle.
+    pub fn heard(&mut self) {
+        self.asked_at = clock::now();
+    }
+
     /// Waits until the transaction may be open no longer, and says why.
     pub fn out_of_time(&self) -> impl Future<Output = EngineError> + Send + use<> {
         let closing = self.place.core.closing.clone();

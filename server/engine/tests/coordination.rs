@@ -178,8 +178,8 @@ async fn listeners_of_one_channel_share_one_of_the_storage_and_the_last_ends_it(
 
 #[tokio::test(start_paused = true)]
 async fn a_listener_whose_source_dies_is_told_and_the_next_one_is_well() {
-    let memory = MemoryStorage::new();
-    let engine = Engine::start(Arc::new(memory.clone()), EngineOptions::default()).await.unwrap();
+    let memory = Arc::new(MemoryStorage::new());
+    let engine = Engine::start(memory.clone(), EngineOptions::default()).await.unwrap();
     let channel = ChannelName::new("c").unwrap();
     let mut hearing = engine.listen(channel.clone()).await.unwrap();
     hearing.next().await;
@@ -288,7 +288,12 @@ async fn outboxes_have_their_own_policy_whatever_the_queues_have() {
 
 #[tokio::test(start_paused = true)]
 async fn maintenance_reaches_outboxes() {
-    let options = EngineOptions { maintenance_interval: secs(1), ..EngineOptions::default() };
+    let interval = secs(1_800);
+    let options = EngineOptions {
+        maintenance_interval: interval,
+        config_refresh: interval,
+        ..EngineOptions::default()
+    };
     let scene = scene(false, options).await;
     let from = outbox("o");
     scene.engine.enqueue_message(message("m", from.clone())).await.unwrap();

@@ -47,7 +47,10 @@ async fn take_turns(
             error = transaction.out_of_time() => return end(transaction, &answers, error).await,
         };
         let request = match next {
-            Ok(Some(message)) => message.request,
+            Ok(Some(message)) => {
+                transaction.heard();
+                message.request
+            }
             // The client left, and with it the transaction.
             Ok(None) => return roll_back(transaction).await,
             Err(status) => {
