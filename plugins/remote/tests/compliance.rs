@@ -86,6 +86,7 @@ struct SqliteBehind {
 
 impl Fixture for SqliteBehind {
     const CAPABILITIES: Capabilities = Capabilities { durability: Durability::PowerCut, ..MEMORY };
+    const FACULTIES: Faculties = Faculties::ALL;
     const THROUGH_ENGINE: bool = true;
 
     async fn create() -> Self {
@@ -109,6 +110,7 @@ struct PostgresBehind(Served);
 
 impl Fixture for PostgresBehind {
     const CAPABILITIES: Capabilities = Capabilities { durability: Durability::PowerCut, ..MEMORY };
+    const FACULTIES: Faculties = Faculties::ALL;
     const THROUGH_ENGINE: bool = true;
 
     async fn create() -> Self {

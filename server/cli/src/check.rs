@@ -9,7 +9,7 @@ use crate::{
 use clap::Args;
 use rdq_compliance::Fixture;
 use rdq_remote::RemoteStorage;
-use rdq_spi::{Capabilities, Durability, Storage};
+use rdq_spi::{Capabilities, Durability, Faculties, Storage};
 use std::sync::{Arc, OnceLock};
 
 /// Check that a server keeps the contract
@@ -41,8 +41,26 @@ pub(crate) struct CheckArgs {
     pub(crate) client: ClientArgs,
 }
 
-/// Its claim is what the fixture says, and here that is only what the server itself said.
-const CLAIMS_CASE: &str = "capabilities::they_are_what_the_fixture_claims";
+/// Their claim is what the fixture says, and here that is only what the server itself said.
+const CLAIMS_CASES: [&str; 2] = [
+    "capabilities::they_are_what_the_fixture_claims",
+    "capabilities::faculties_are_what_the_fixture_claims",
+];
+
+/// The cases that a server is not asked for which lacks what they are about.
+fn beyond(has: Faculties) -> Vec<&'static str> {
+    let areas = [
+        (has.signals, "signals::"),
+        (has.signals && has.streams, "_wakes_who_listens"),
+        (has.signals && has.streams, "beside_a_trim"),
+        (has.streams, "streams::"),
+        (has.locks, "locks::"),
+        (has.records, "records::"),
+        (has.transactions, "commit::"),
+        (has.interactive, "interactive::"),
+    ];
+    areas.into_iter().filter(|(has, _)| !has).map(|(_, area)| area).collect()
+}
 
 /// Where every store of the fixture is. The kit makes fixtures from nothing.
 static SERVER: OnceLock<String> = OnceLock::new();
@@ -59,6 +77,8 @@ impl Fixture for Served {
         filter_pushdown: true,
         batch_enqueue: true,
     };
+    /// Those that the server lacks are left out by name.
+    const FACULTIES: Faculties = Faculties::ALL;
     const ISOLATED: bool = false;
     const THROUGH_ENGINE: bool = true;
 
@@ -75,15 +95,17 @@ impl Fixture for Served {
 
 /// Runs `rdq check`.
 pub(crate) async fn check(args: CheckArgs) -> Result<Outcome, CliError> {
+    let mut has = Faculties::ALL;
     if !args.list {
         // An address that is wrong is one error, not one in each case.
         Client::connect(&args.client).await?;
         let server = connect::address(&args.client.server)?;
         let storage = RemoteStorage::connect(&server).await;
-        storage.map_err(|error| CliError::Malformed(error.to_string()))?;
+        let storage = storage.map_err(|error| CliError::Malformed(error.to_string()))?;
+        has = Faculties::of(&storage);
         SERVER.get_or_init(|| server);
     }
-    let arguments = arguments(&args);
+    let arguments = arguments(&args, &beyond(has));
     let kit = tokio::task::spawn_blocking(|| rdq_compliance::check::<Served>(arguments));
     let summary = kit.await.map_err(|error| CliError::Malformed(error.to_string()))?;
     Ok(match (summary.failed, summary.passed) {
@@ -94,8 +116,9 @@ pub(crate) async fn check(args: CheckArgs) -> Result<Outcome, CliError> {
 }
 
 /// The arguments as the kit takes them, which are those of Rust's test programs.
-fn arguments(args: &CheckArgs) -> Vec<String> {
-    let mut arguments = vec![format!("--skip={CLAIMS_CASE}")];
+fn arguments(args: &CheckArgs, beyond: &[&str]) -> Vec<String> {
+    let skipped = CLAIMS_CASES.iter().chain(beyond);
+    let mut arguments: Vec<_> = skipped.map(|text| format!("--skip={text}")).collect();
     arguments.extend(args.skip.iter().map(|text| format!("--skip={text}")));
     if args.exact {
         arguments.push("--exact".into());
