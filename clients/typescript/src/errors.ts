@@ -130,6 +130,14 @@ export class UnauthenticatedError extends RdqError {}
 export class PermissionDeniedError extends RdqError {}
 /** The call's deadline passed at the server. */
 export class DeadlineExceededError extends RdqError {}
+/** The record is at another revision than the call expects, or does not exist; nothing changed. */
+export class CasConflictError extends RdqError {}
+/** A schedule's spec or time zone is not one, or never comes; `metadata.field` says which. */
+export class InvalidSpecError extends RdqError {}
+/** No such message of an outbox. */
+export class OutboxMissingError extends RdqError {}
+/** The message is not claimed by that worker with that generation; nothing changed. */
+export class OutboxClaimMismatchError extends RdqError {}
 
 /** A payload, or another part with a limit, is too large. */
 export class PayloadTooLargeError extends RdqError {
@@ -189,6 +197,10 @@ const CLASSES: Record<Exclude<keyof typeof ErrorReason, 'UNSPECIFIED'>, typeof R
   UNAUTHENTICATED: UnauthenticatedError,
   PERMISSION_DENIED: PermissionDeniedError,
   DEADLINE_EXCEEDED: DeadlineExceededError,
+  CAS_CONFLICT: CasConflictError,
+  INVALID_SPEC: InvalidSpecError,
+  OUTBOX_MISSING: OutboxMissingError,
+  OUTBOX_CLAIM_MISMATCH: OutboxClaimMismatchError,
 }
 
 /** An error of the class that its reason has. */

@@ -15,6 +15,7 @@ export {
   type TaskListOptions,
 } from './client.js'
 export {
+  CasConflictError,
   Code,
   ClosedError,
   ContentionError,
@@ -25,9 +26,12 @@ export {
   InvalidArgumentError,
   InvalidCursorError,
   InvalidNameError,
+  InvalidSpecError,
   MessageTooLargeError,
   NotFoundError,
   OtherContractVersionError,
+  OutboxClaimMismatchError,
+  OutboxMissingError,
   OverloadedError,
   PayloadTooLargeError,
   PermissionDeniedError,

@@ -87,7 +87,7 @@ async fn page_iteration() {
 async fn operator_calls() {
     let server = Server::start().await;
     let client = server.client().await;
-    assert_eq!(client.capabilities().await.unwrap().contract_version, "1.0");
+    assert_eq!(client.capabilities().await.unwrap().contract_version, "1.1");
 
     // Queues.
     let mut config = QueueConfig::default();
