@@ -289,9 +289,18 @@ pub(crate) async fn commit(
     transactions(store).commit(operations).await
 }
 
-/// Begins an interactive transaction.
+/// Begins an interactive transaction. Where as many are open as may be, those of other cases, it waits
+/// for one to end.
 pub(crate) async fn begin(store: &dyn Storage) -> Box<dyn Transaction> {
-    transactions(store).begin().await.expect("begin")
+    for _ in 0..2000 {
+        match transactions(store).begin().await {
+            Err(StorageError::Contention { .. }) => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            answer => return answer.expect("begin"),
+        }
+    }
+    panic!("no transaction could begin");
 }
 
 /// The story's own of everything that a transaction can write.
