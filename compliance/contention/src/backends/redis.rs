@@ -20,7 +20,7 @@ const KEYS: [&str; 10] = [
 ];
 const NONCE: [u8; 8] = *b"contends";
 /// Where a task's record has its token: a generation, and the nonce.
-const TOKEN: Range<usize> = 23..39;
+const TOKEN: Range<usize> = 18..34;
 /// How long the answer to one completion is.
 const ANSWER_LEN: usize = 10;
 
