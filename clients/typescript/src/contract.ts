@@ -3,7 +3,7 @@
 import { Code, OtherContractVersionError } from './errors.js'
 
 /** `major.minor` of the contract that the stubs of this client are made from. */
-export const CONTRACT_VERSION = '1.0'
+export const CONTRACT_VERSION = '1.1'
 
 /** What is wrong with a server of this version of the contract; undefined if nothing is. */
 export function contractErrorOf(serverVersion: string): OtherContractVersionError | undefined {

@@ -16,6 +16,7 @@ export {
 } from './client.js'
 export {
   Code,
+  CasConflictError,
   ClosedError,
   ContentionError,
   CursorBindingMismatchError,
@@ -25,9 +26,13 @@ export {
   InvalidArgumentError,
   InvalidCursorError,
   InvalidNameError,
+  InvalidSpecError,
+  LockLostError,
   MessageTooLargeError,
   NotFoundError,
   OtherContractVersionError,
+  OutboxClaimMismatchError,
+  OutboxMissingError,
   OverloadedError,
   PayloadTooLargeError,
   PermissionDeniedError,
@@ -42,9 +47,12 @@ export {
   UnauthenticatedError,
   UnsupportedError,
 } from './errors.js'
+export { Lock, type LockOptions } from './lock.js'
+export { type Deliver, OutboxRelay, type OutboxRelayOptions } from './outbox_relay.js'
 export { type Page, Pages } from './pages.js'
 export type { Queue, QueueConfig, QueueStats } from './queue.js'
 export type { CallOptions } from './retry.js'
+export { type EventHandler, Subscription, type SubscriptionOptions } from './subscription.js'
 export type { Attempt, AttemptError, AttemptOutcome, Task, TaskInput, TaskStatus } from './task.js'
 export type { ConnectionOptions, TlsOptions } from './transport.js'
 export { HandlerStopped, Claim, type StopCause } from './worker/claim.js'
