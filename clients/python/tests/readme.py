@@ -22,7 +22,7 @@ SECONDS_MAX = 60.0
 def main(server: str) -> None:
     text = README.read_text()
     blocks = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 4, "the README has other blocks than this program knows"
+    assert len(blocks) == 5, "the README has other blocks than this program knows"
     with rdq.sync.Client(server) as client:
         for block in blocks:
             program = block.replace("127.0.0.1:7420", server)

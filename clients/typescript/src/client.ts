@@ -22,6 +22,8 @@ import {
   SelectorSchema,
   TaskService,
 } from './gen/rdq/v1/task_service_pb.js'
+import { Lock, type LockOptions } from './lock.js'
+import { OutboxRelay, type OutboxRelayOptions } from './outbox_relay.js'
 import { type Page, Pages } from './pages.js'
 import {
   fromQueueMessage,
@@ -39,6 +41,7 @@ import {
   retrying,
 } from './retry.js'
 import { sleep } from './sleep.js'
+import { Subscription, type SubscriptionOptions } from './subscription.js'
 import {
   fromStatus,
   fromTaskMessage,
@@ -424,13 +427,62 @@ export class RdqClient implements AsyncDisposable {
     options: CallOptions = {},
   ): Promise<MessageShape<O>> {
     const message = create(method.input, request)
-    return retrying((tryMs) => this.#transport.unary(method, message, tryMs, options.signal), {
+    return this.retried(
+      (tryMs) => this.#transport.unary(method, message, tryMs, options.signal),
+      options,
+    )
+  }
+
+  /** @internal Makes a call of some kind, repeated like the others. */
+  retried<T>(attempt: (tryMs: number) => Promise<T>, options: CallOptions): Promise<T> {
+    return retrying(attempt, {
       deadlineMs: this.#deadlineMs,
       ...options,
       onTryTimeout: () => {
         this.#transport.renew()
       },
     })
+  }
+
+  /**
+   * Any unary call of the contract, made once: for what is not safe to repeat, such as `TransactionService.method.commit`
+   * of an event. With `outcomeUnknown` of its error it may have happened all the same.
+   */
+  callOnce<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
+    request: MessageInitShape<I>,
+    options: CallOptions = {},
+  ): Promise<MessageShape<O>> {
+    const tryMs = options.deadlineMs ?? this.#deadlineMs
+    return this.#transport.unary(method, create(method.input, request), tryMs, options.signal)
+  }
+
+  /** Any call of the contract whose answer is a stream, made once. Ending the iteration ends the call. */
+  stream<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodServerStreaming<I, O>,
+    request: MessageInitShape<I>,
+    options: { signal?: AbortSignal } = {},
+  ): AsyncIterable<MessageShape<O>> {
+    return this.#transport.serverStream(method, create(method.input, request), options.signal)
+  }
+
+  /** A consumer of a stream, once it is run, on a connection of its own. */
+  subscription(options: SubscriptionOptions): Subscription {
+    return new Subscription(this.#transport.fork(), this.#deadlineMs, options)
+  }
+
+  /**
+   * Acquires a lock; undefined if somebody else holds it, for longer than `waitMs`.
+   *
+   * @throws RangeError if `ttlMs` is out of range.
+   */
+  lock(name: string, options: LockOptions = {}): Promise<Lock | undefined> {
+    return Lock.acquire(this, name, options)
+  }
+
+  /** What carries messages of an outbox elsewhere. */
+  outboxRelay(options: OutboxRelayOptions = {}): OutboxRelay {
+    return new OutboxRelay(this, options)
   }
 
   /** A call that streams its running count; repeated until the first one. */

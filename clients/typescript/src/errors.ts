@@ -84,6 +84,11 @@ export class RdqError extends Error {
   get retryable(): boolean {
     return isRetryable(this.code, this.reason)
   }
+
+  /** Which operation of a `Commit` was refused, counted from zero; unset if it was none of them. */
+  get operationIndex(): number | undefined {
+    return numberIn(this.metadata['operation_index'])
+  }
 }
 
 /** The claim is superseded, or was never issued: drop the work. `metadata.detail` may say `CANCELLED` or `EXPIRED`. */
@@ -130,14 +135,16 @@ export class UnauthenticatedError extends RdqError {}
 export class PermissionDeniedError extends RdqError {}
 /** The call's deadline passed at the server. */
 export class DeadlineExceededError extends RdqError {}
-/** The record is at another revision than the call expects, or does not exist; nothing changed. */
+/** The record is at another revision than was expected; nothing changed. */
 export class CasConflictError extends RdqError {}
-/** A schedule's spec or time zone is not one, or never comes; `metadata.field` says which. */
+/** A schedule's spec or time zone is not one, or never comes. */
 export class InvalidSpecError extends RdqError {}
 /** No such message of an outbox. */
 export class OutboxMissingError extends RdqError {}
 /** The message is not claimed by that worker with that generation; nothing changed. */
 export class OutboxClaimMismatchError extends RdqError {}
+/** A lock that was held is held no more: a `Lock`'s own error, which no server sends. */
+export class LockLostError extends RdqError {}
 
 /** A payload, or another part with a limit, is too large. */
 export class PayloadTooLargeError extends RdqError {
@@ -153,8 +160,8 @@ export class PayloadTooLargeError extends RdqError {
 }
 
 /**
- * The server's contract has another major version than this client's: a worker stops at once. The one error that a
- * server never sends; its reason is `OTHER_CONTRACT_VERSION`.
+ * The server's contract has another major version than this client's: a worker stops at once. No server sends
+ * this; its reason is `OTHER_CONTRACT_VERSION`.
  */
 export class OtherContractVersionError extends RdqError {
   /** `major.minor` of the contract that this client speaks. */

@@ -1,6 +1,7 @@
 /** Ids that nobody has to hand out. */
 
 import { randomBytes } from 'node:crypto'
+import { hostname } from 'node:os'
 
 const ALPHABET = '0123456789ABCDEFGHJKMNPQRSTVWXYZ'
 
@@ -21,4 +22,9 @@ export function randomText(length: number): string {
     text += ALPHABET.charAt(byte % 32)
   }
   return text
+}
+
+/** The host, the process and random letters. */
+export function workerId(): string {
+  return `${hostname()}-${String(process.pid)}-${randomText(6)}`
 }

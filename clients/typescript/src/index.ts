@@ -15,8 +15,8 @@ export {
   type TaskListOptions,
 } from './client.js'
 export {
-  CasConflictError,
   Code,
+  CasConflictError,
   ClosedError,
   ContentionError,
   CursorBindingMismatchError,
@@ -27,6 +27,7 @@ export {
   InvalidCursorError,
   InvalidNameError,
   InvalidSpecError,
+  LockLostError,
   MessageTooLargeError,
   NotFoundError,
   OtherContractVersionError,
@@ -46,9 +47,12 @@ export {
   UnauthenticatedError,
   UnsupportedError,
 } from './errors.js'
+export { Lock, type LockOptions } from './lock.js'
+export { type Deliver, OutboxRelay, type OutboxRelayOptions } from './outbox_relay.js'
 export { type Page, Pages } from './pages.js'
 export type { Queue, QueueConfig, QueueStats } from './queue.js'
 export type { CallOptions } from './retry.js'
+export { type EventHandler, Subscription, type SubscriptionOptions } from './subscription.js'
 export type { Attempt, AttemptError, AttemptOutcome, Task, TaskInput, TaskStatus } from './task.js'
 export type { ConnectionOptions, TlsOptions } from './transport.js'
 export { HandlerStopped, Claim, type StopCause } from './worker/claim.js'

@@ -20,10 +20,14 @@ import {
   RdqClient,
   RdqError,
   ReservedNameError,
+  CasConflictError,
+  InvalidSpecError,
+  OutboxClaimMismatchError,
+  OutboxMissingError,
   StaleClaimError,
 } from '../src/index.js'
 import { ErrorInfoSchema, StatusSchema } from '../src/gen/google/rpc/status_pb.js'
-import { TaskService } from '../src/proto.js'
+import { OutboxService, RecordService, ScheduleService, TaskService } from '../src/proto.js'
 import { freePort } from './harness/server.js'
 import { QUEUE, type Scene, scenario } from './harness/scene.js'
 import { refusal, until } from './harness/until.js'
@@ -134,10 +138,36 @@ scenario('errors_by_reason', async (scene) => {
   await client.enqueue({ ...task, id: 'taken' })
   await client.enqueueMany(Array.from({ length: 3 }, () => task))
   const { nextPageToken } = await client.list(QUEUE, { pageSize: 1 }).page()
+  await client.call(OutboxService.method.enqueue, { outbox: 'o', id: 'message' })
   const claimToken = Buffer.from('never issued')
   const provoked = [
     [StaleClaimError, () => client.call(TaskService.method.complete, { id: 'taken', claimToken })],
     [QueueNotEmptyError, () => client.deleteQueue(QUEUE)],
+    [
+      CasConflictError,
+      () => client.call(RecordService.method.compareAndSet, { key: 'k', expectedRevision: 3n }),
+    ],
+    [
+      InvalidSpecError,
+      () =>
+        client.call(ScheduleService.method.putSchedule, {
+          schedule: { name: 's', spec: 'never', queue: QUEUE, handlerRef: 'h' },
+        }),
+    ],
+    [
+      OutboxMissingError,
+      () =>
+        client.call(OutboxService.method.markProjected, {
+          ...{ id: 'nobody', workerId: 'w', generation: 1n },
+        }),
+    ],
+    [
+      OutboxClaimMismatchError,
+      () =>
+        client.call(OutboxService.method.markProjected, {
+          ...{ id: 'message', workerId: 'w', generation: 1n },
+        }),
+    ],
     [NotFoundError, () => client.get('nobody')],
     [IdConflictError, () => client.enqueue({ ...task, queue: 'other', id: 'taken' })],
     [InvalidNameError, () => client.enqueue({ ...task, queue: ' ' })],

@@ -59,7 +59,7 @@ void test('every reason of the contract has a class of its own', () => {
     assert.ok(error instanceof client.RdqError)
     classes.add(error.constructor)
   }
-  assert.equal(classes.size, 23)
+  assert.equal(classes.size, 27)
 })
 
 void test('a status without details, or with strange ones, is the base type', () => {

@@ -9,8 +9,12 @@ from .claim import Claim, Stopped, StopReason
 from .client import Admissions, Client
 from .errors import *  # noqa: F403  each reason of the contract
 from .errors import __all__ as _errors
+from .events import StreamEvent, Subscription
+from .locks import Lock
+from .outboxes import OutboxMessage, OutboxRelay
 from .outcomes import Failure, Outcome, Permanent, Retryable, RetryAfter, Snooze, Success
 from .queues import Queue, QueueConfig, VersionMismatch
+from .services import Services, error_of
 from .tasks import (
     Admission,
     Attempt,
@@ -42,8 +46,11 @@ __all__ = [
     "Failure",
     "Handler",
     "Claim",
+    "Lock",
     "NewTask",
     "Outcome",
+    "OutboxMessage",
+    "OutboxRelay",
     "OutcomeMapper",
     "Page",
     "Permanent",
@@ -52,13 +59,17 @@ __all__ = [
     "QueueStats",
     "Retryable",
     "RetryAfter",
+    "Services",
     "Snooze",
     "StopReason",
     "Stopped",
+    "StreamEvent",
+    "Subscription",
     "Success",
     "Task",
     "TaskStatus",
     "VersionMismatch",
     "Worker",
+    "error_of",
     *_errors,
 ]

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Protocol, TypeVar
 
 import grpc
 import grpc.aio
 
 from . import _status
 from ._backoff import Backoff
-from ._stubs.v1 import queue_service_pb2_grpc, task_service_pb2_grpc
-from .errors import RdqError
+from ._stubs.v1 import (
+    lock_service_pb2_grpc,
+    outbox_service_pb2_grpc,
+    queue_service_pb2_grpc,
+    stream_service_pb2_grpc,
+    task_service_pb2_grpc,
+)
+from .errors import DeadlineExceeded, RdqError
 
 Request = TypeVar("Request", contravariant=True)
 Response = TypeVar("Response", covariant=True)
@@ -60,13 +66,17 @@ class Channel:
     """One connection, with the stubs on it."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
-        self._channel = channel
+        #: What the stubs stand on.
+        self.channel = channel
         self.tasks = task_service_pb2_grpc.TaskServiceStub(channel)
         self.queues = queue_service_pb2_grpc.QueueServiceStub(channel)
+        self.streams = stream_service_pb2_grpc.StreamServiceStub(channel)
+        self.locks = lock_service_pb2_grpc.LockServiceStub(channel)
+        self.outboxes = outbox_service_pb2_grpc.OutboxServiceStub(channel)
 
     async def close(self, grace: float | None = None) -> None:
         """Ends what is under way, after a grace in seconds."""
-        await self._channel.close(grace)
+        await self.channel.close(grace)
 
 
 class Connection:
@@ -83,7 +93,8 @@ class Connection:
         self._target = target
         self._credentials = credentials
         self._options = options
-        self._deadline = deadline
+        #: How long a call may take with all its tries, in seconds.
+        self.deadline = deadline
         self._current: Channel | None = None
         self._retiring: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -91,7 +102,7 @@ class Connection:
 
     def another(self) -> Connection:
         """One to the same server, which is closed apart from this."""
-        return Connection(self._target, self._credentials, self.metadata, self._options, self._deadline)
+        return Connection(self._target, self._credentials, self.metadata, self._options, self.deadline)
 
     def open(self) -> Channel:
         """A connection of its own, for a stream; the caller closes it."""
@@ -151,7 +162,7 @@ class Connection:
 
     def retries(self) -> Retries:
         """The tries of one call, whose deadline begins now."""
-        return Retries(self._deadline)
+        return Retries(self.deadline)
 
     async def call(
         self,
@@ -228,3 +239,20 @@ def delay_after(error: RdqError, backoff: Backoff) -> float:
         # Not earlier than asked, and not all at that moment.
         delay += error.retry_after.total_seconds()
     return delay
+
+
+async def within(seconds: float, work: Coroutine[Any, Any, Answer]) -> Answer:
+    """Does something, for so long at most.
+
+    Raises:
+        DeadlineExceeded: it did not end in time, and was cancelled.
+    """
+    # Not `wait_for`: a call that waits for its connection may not notice for a while that it is cancelled.
+    doing = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({doing}, timeout=seconds)
+        if doing.done():
+            return doing.result()
+    finally:
+        doing.cancel()
+    raise DeadlineExceeded("no answer in time", code=grpc.StatusCode.DEADLINE_EXCEEDED, outcome_unknown=True)

@@ -7,7 +7,7 @@ from grpc import StatusCode
 from .errors import OtherContractVersion
 
 #: `major.minor` of the contract that the stubs are made from.
-CONTRACT_VERSION = "1.0"
+CONTRACT_VERSION = "1.1"
 
 
 def check(server_version: str) -> None:

@@ -21,6 +21,7 @@ from ._time import to_duration
 from ._tracing import with_trace
 from .errors import DeadlineExceeded, InvalidArgument, RdqError
 from .queues import Queue, QueueConfig
+from .services import Services
 from .tasks import (
     Admission,
     Cancellation,
@@ -71,6 +72,7 @@ class Client:
         if deadline <= timedelta(0):
             raise ValueError("deadline must be above zero")
         self._connection = Connection(target, credentials, tuple(metadata), channel_options, deadline.total_seconds())
+        self._services: Services | None = None
 
     async def __aenter__(self) -> Client:
         return self
@@ -86,6 +88,13 @@ class Client:
     async def close(self) -> None:
         """Closes the connection; calls under way are cancelled. Safe to repeat."""
         await self._connection.close()
+
+    @property
+    def services(self) -> Services:
+        """The contract's services, called by their generated stubs on this client's connection."""
+        if self._services is None:
+            self._services = Services(self._connection)
+        return self._services
 
     # ---- The producer's half.
 

@@ -12,6 +12,7 @@ from typing import ClassVar
 from grpc import StatusCode
 
 __all__ = [
+    "CasConflict",
     "Closed",
     "Contention",
     "CursorBindingMismatch",
@@ -21,9 +22,14 @@ __all__ = [
     "InvalidArgument",
     "InvalidCursor",
     "InvalidName",
+    "InvalidSpec",
+    "LockLost",
+    "LockNotAcquired",
     "MessageTooLarge",
     "NotFound",
     "OtherContractVersion",
+    "OutboxClaimMismatch",
+    "OutboxMissing",
     "Overloaded",
     "PayloadTooLarge",
     "PermissionDenied",
@@ -89,6 +95,11 @@ class RdqError(Exception):
             (StatusCode.RESOURCE_EXHAUSTED, "OVERLOADED"),
         )
 
+    @property
+    def operation_index(self) -> int | None:
+        """Which operation of a `Commit` was refused, counted from zero; None if it was none of them."""
+        return _number(self.metadata.get("operation_index"))
+
     def __str__(self) -> str:
         return f"{self.reason or self.code.name}: {self.message}"
 
@@ -112,7 +123,7 @@ class StaleCursor(RdqError):
 
 
 class NotFound(RdqError):
-    """There is no such task."""
+    """There is no such task, record or schedule."""
 
     REASON = "NOT_FOUND"
 
@@ -241,9 +252,44 @@ class DeadlineExceeded(RdqError):
     REASON = "DEADLINE_EXCEEDED"
 
 
+class CasConflict(RdqError):
+    """The record is at another revision than was expected; nothing changed (metadata `key`, `expected_revision`)."""
+
+    REASON = "CAS_CONFLICT"
+
+
+class InvalidSpec(RdqError):
+    """A schedule's spec or time zone is not one, or never comes (metadata `field`)."""
+
+    REASON = "INVALID_SPEC"
+
+
+class OutboxMissing(RdqError):
+    """There is no such message of an outbox (metadata `id`)."""
+
+    REASON = "OUTBOX_MISSING"
+
+
+class OutboxClaimMismatch(RdqError):
+    """The message is not claimed by that worker with that generation; nothing changed (metadata `id`)."""
+
+    REASON = "OUTBOX_CLAIM_MISMATCH"
+
+
+class LockNotAcquired(RdqError):
+    """Somebody else holds the lock, for longer than was waited for it. No server sends this."""
+
+    REASON = "LOCK_NOT_ACQUIRED"
+
+
+class LockLost(RdqError):
+    """A lock that was held is held no more. No server sends this."""
+
+    REASON = "LOCK_LOST"
+
+
 class OtherContractVersion(RdqError):
-    """The server's contract has another major version than this client's, so a worker stops. The one that no server
-    sends."""
+    """The server's contract has another major version than this client's, so a worker stops. No server sends this."""
 
     REASON = "OTHER_CONTRACT_VERSION"
 

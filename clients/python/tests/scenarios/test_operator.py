@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from typing import Any
 
 import grpc
 import pytest
@@ -11,7 +13,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.rpc import error_details_pb2, status_pb2
 
 import rdq
-from rdq import _status
+from rdq import _status, contract
 from rdq._stubs.v1 import task_service_pb2, task_service_pb2_grpc
 
 from ..harness.proxy import Proxy
@@ -173,6 +175,30 @@ async def test_errors_by_reason(scene: Scene) -> None:
         with pytest.raises(grpc.aio.AioRpcError) as stale:
             await stub.Complete(task_service_pb2.CompleteRequest(id="taken", claim_token=b"another's"))
         assert type(_status.of_call(stale.value)) is rdq.StaleClaim
+
+    def by_stub(method: Callable[[rdq.Services], Any], request: object) -> Awaitable[object]:
+        call = method(client.services)
+        answer: Awaitable[object] = call(request) if scene.variant == "asyncio" else asyncio.to_thread(call, request)
+        return answer
+
+    conflict = await provoke(
+        rdq.CasConflict,
+        by_stub(lambda all: all.records.CompareAndSet, contract.CompareAndSetRequest(key="k", expected_revision=3)),
+    )
+    assert (conflict.code, conflict.metadata["expected_revision"]) == (grpc.StatusCode.ABORTED, "3")
+    assert not conflict.retryable
+    schedule = contract.Schedule(name="s", spec="never", queue="one", handler_ref="run")
+    await provoke(
+        rdq.InvalidSpec,
+        by_stub(lambda all: all.schedules.PutSchedule, contract.PutScheduleRequest(schedule=schedule)),
+    )
+    nowhere = contract.MarkProjectedRequest(id="nowhere", worker_id="w", generation=1)
+    await provoke(rdq.OutboxMissing, by_stub(lambda all: all.outboxes.MarkProjected, nowhere))
+    message = contract.OutboxServiceEnqueueRequest(outbox="o", id="message")
+    await by_stub(lambda all: all.outboxes.Enqueue, message)
+    unclaimed = contract.MarkProjectedRequest(id="message", worker_id="w", generation=1)
+    mismatch = await provoke(rdq.OutboxClaimMismatch, by_stub(lambda all: all.outboxes.MarkProjected, unclaimed))
+    assert mismatch.metadata["id"] == "message"
 
     async with Proxy(scene.server.port) as proxy:
         proxy.down.shut()

@@ -149,7 +149,7 @@ async def test_items_of_a_batch_that_are_refused_for_the_moment_are_sent_again(s
                 response.results[-1].error.reason = error_reason_pb2.ERROR_REASON_OVERLOADED
         return bytes(response.SerializeToString())
 
-    deadline = timedelta(seconds=0.5 if is_over else 30)
+    deadline = timedelta(seconds=5 if is_over else 30)
     async with (
         Relay(server.target, change=refuse_second) as relay,
         rdq.Client(relay.target, deadline=deadline) as client,

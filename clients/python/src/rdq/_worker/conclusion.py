@@ -92,10 +92,7 @@ def _result(result: object) -> bytes:
 
 def _error(failure: Failure) -> task_pb2.AttemptError:
     cause = failure.error if failure.error is not None else failure
-    try:
-        message = str(cause)
-    except Exception as error:
-        message = f"the message could not be read: {type(error).__qualname__}"
+    message = _message(cause)
     stack = "" if cause.__traceback__ is None else "".join(traceback.format_exception(cause))
     return task_pb2.AttemptError(
         type=_text(failure.type or error_type(cause), _TYPE_CHARS),
@@ -103,6 +100,18 @@ def _error(failure: Failure) -> task_pb2.AttemptError:
         detail=_text(failure.detail, _LONG_CHARS),
         stack=_text(stack, _LONG_CHARS),
     )
+
+
+def described(error: BaseException) -> str:
+    """An exception's type and message, of which the server keeps the beginning."""
+    return _text(f"{error_type(error)}: {_message(error)}", _MESSAGE_CHARS)
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as failed:
+        return f"the message could not be read: {type(failed).__qualname__}"
 
 
 def _text(text: str, chars_max: int) -> str:

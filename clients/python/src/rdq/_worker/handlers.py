@@ -59,7 +59,7 @@ class Handlers:
         versions = self._by_ref.setdefault(handler_ref, {})
         if version in versions:
             raise ValueError(f"there is a handler for {handler_ref!r}, version {version!r} already")
-        versions[version] = Found(handler, _is_async(handler))
+        versions[version] = Found(handler, is_async(handler))
 
     def find(self, handler_ref: str, version: str | None, *, exact: bool) -> Found:
         """The handler of a task.
@@ -109,7 +109,8 @@ def _run_plain(handler: Handler, claim: Claim, span: HandlerSpan) -> Ended:
         return Ended(error=error)
 
 
-def _is_async(handler: Handler) -> bool:
+def is_async(handler: Callable[..., Any]) -> bool:
+    """Whether it is a coroutine function, or an object that is called as one."""
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
         getattr(handler, "__call__", None)  # noqa: B004  an object with an async __call__
     )

@@ -4,6 +4,10 @@
 """
 
 from .client import Client
+from .events import Subscription
+from .locks import Lock
+from .outboxes import OutboxRelay
+from .services import Services
 from .worker import Worker
 
-__all__ = ["Client", "Worker"]
+__all__ = ["Client", "Lock", "OutboxRelay", "Services", "Subscription", "Worker"]

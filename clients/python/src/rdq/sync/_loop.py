@@ -6,7 +6,7 @@ import asyncio
 import concurrent.futures
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -48,6 +48,10 @@ class LoopThread:
             raise RuntimeError(refusal)
         # The task inherits the context of this thread, and with it the caller's span.
         return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Calls a function there, soon. To be used from any thread."""
+        self._loop.call_soon_threadsafe(function)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine there, and waits for it. An interrupt of the wait cancels it."""

@@ -12,6 +12,7 @@ import grpc
 
 from .. import client as _client
 from ._loop import loop_thread
+from .services import Services
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -92,6 +93,11 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    @property
+    def services(self) -> Services:
+        """The contract's services, called by their generated stubs on this client's connection."""
+        return Services(self._loop, self._client.services)
 
     close = _waiting(_client.Client.close)
 

@@ -445,10 +445,12 @@ class CancelResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_task_pb2.TaskStatus, str]] = ..., cancelled: _Optional[bool] = ...) -> None: ...
 
 class GetRequest(_message.Message):
-    __slots__ = ("id",)
+    __slots__ = ("id", "outbox")
     ID_FIELD_NUMBER: _ClassVar[int]
+    OUTBOX_FIELD_NUMBER: _ClassVar[int]
     id: str
-    def __init__(self, id: _Optional[str] = ...) -> None: ...
+    outbox: str
+    def __init__(self, id: _Optional[str] = ..., outbox: _Optional[str] = ...) -> None: ...
 
 class GetResponse(_message.Message):
     __slots__ = ("task",)
@@ -479,18 +481,20 @@ class ListResponse(_message.Message):
     def __init__(self, tasks: _Optional[_Iterable[_Union[_task_pb2.Task, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class DlqListRequest(_message.Message):
-    __slots__ = ("queue", "filter", "page_size", "page_token", "include_attempts")
+    __slots__ = ("queue", "filter", "page_size", "page_token", "include_attempts", "outbox")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     INCLUDE_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    OUTBOX_FIELD_NUMBER: _ClassVar[int]
     queue: str
     filter: DlqFilter
     page_size: int
     page_token: str
     include_attempts: bool
-    def __init__(self, queue: _Optional[str] = ..., filter: _Optional[_Union[DlqFilter, _Mapping]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., include_attempts: _Optional[bool] = ...) -> None: ...
+    outbox: str
+    def __init__(self, queue: _Optional[str] = ..., filter: _Optional[_Union[DlqFilter, _Mapping]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., include_attempts: _Optional[bool] = ..., outbox: _Optional[str] = ...) -> None: ...
 
 class DlqListResponse(_message.Message):
     __slots__ = ("tasks", "next_page_token")
@@ -529,18 +533,20 @@ class TaskIds(_message.Message):
     def __init__(self, ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RedriveRequest(_message.Message):
-    __slots__ = ("queue", "selector", "dry_run", "spread_over", "rate_per_second")
+    __slots__ = ("queue", "selector", "dry_run", "spread_over", "rate_per_second", "outbox")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     SELECTOR_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     SPREAD_OVER_FIELD_NUMBER: _ClassVar[int]
     RATE_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    OUTBOX_FIELD_NUMBER: _ClassVar[int]
     queue: str
     selector: Selector
     dry_run: bool
     spread_over: _duration_pb2.Duration
     rate_per_second: float
-    def __init__(self, queue: _Optional[str] = ..., selector: _Optional[_Union[Selector, _Mapping]] = ..., dry_run: _Optional[bool] = ..., spread_over: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., rate_per_second: _Optional[float] = ...) -> None: ...
+    outbox: str
+    def __init__(self, queue: _Optional[str] = ..., selector: _Optional[_Union[Selector, _Mapping]] = ..., dry_run: _Optional[bool] = ..., spread_over: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., rate_per_second: _Optional[float] = ..., outbox: _Optional[str] = ...) -> None: ...
 
 class RedriveResponse(_message.Message):
     __slots__ = ("count", "done")
@@ -551,14 +557,16 @@ class RedriveResponse(_message.Message):
     def __init__(self, count: _Optional[int] = ..., done: _Optional[bool] = ...) -> None: ...
 
 class PurgeRequest(_message.Message):
-    __slots__ = ("queue", "selector", "dry_run")
+    __slots__ = ("queue", "selector", "dry_run", "outbox")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     SELECTOR_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    OUTBOX_FIELD_NUMBER: _ClassVar[int]
     queue: str
     selector: Selector
     dry_run: bool
-    def __init__(self, queue: _Optional[str] = ..., selector: _Optional[_Union[Selector, _Mapping]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+    outbox: str
+    def __init__(self, queue: _Optional[str] = ..., selector: _Optional[_Union[Selector, _Mapping]] = ..., dry_run: _Optional[bool] = ..., outbox: _Optional[str] = ...) -> None: ...
 
 class PurgeResponse(_message.Message):
     __slots__ = ("count", "done")
@@ -569,10 +577,12 @@ class PurgeResponse(_message.Message):
     def __init__(self, count: _Optional[int] = ..., done: _Optional[bool] = ...) -> None: ...
 
 class StatsRequest(_message.Message):
-    __slots__ = ("queues",)
+    __slots__ = ("queues", "outboxes")
     QUEUES_FIELD_NUMBER: _ClassVar[int]
+    OUTBOXES_FIELD_NUMBER: _ClassVar[int]
     queues: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, queues: _Optional[_Iterable[str]] = ...) -> None: ...
+    outboxes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, queues: _Optional[_Iterable[str]] = ..., outboxes: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class StatsResponse(_message.Message):
     __slots__ = ("queues",)
@@ -581,7 +591,7 @@ class StatsResponse(_message.Message):
     def __init__(self, queues: _Optional[_Iterable[_Union[QueueStats, _Mapping]]] = ...) -> None: ...
 
 class QueueStats(_message.Message):
-    __slots__ = ("queue", "pending", "ready", "delayed", "in_flight", "lapsed", "dlq_depth", "succeeded", "cancelled", "oldest_pending_age")
+    __slots__ = ("queue", "pending", "ready", "delayed", "in_flight", "lapsed", "dlq_depth", "succeeded", "cancelled", "oldest_pending_age", "outbox")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     PENDING_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
@@ -592,6 +602,7 @@ class QueueStats(_message.Message):
     SUCCEEDED_FIELD_NUMBER: _ClassVar[int]
     CANCELLED_FIELD_NUMBER: _ClassVar[int]
     OLDEST_PENDING_AGE_FIELD_NUMBER: _ClassVar[int]
+    OUTBOX_FIELD_NUMBER: _ClassVar[int]
     queue: str
     pending: int
     ready: int
@@ -602,7 +613,8 @@ class QueueStats(_message.Message):
     succeeded: int
     cancelled: int
     oldest_pending_age: _duration_pb2.Duration
-    def __init__(self, queue: _Optional[str] = ..., pending: _Optional[int] = ..., ready: _Optional[int] = ..., delayed: _Optional[int] = ..., in_flight: _Optional[int] = ..., lapsed: _Optional[int] = ..., dlq_depth: _Optional[int] = ..., succeeded: _Optional[int] = ..., cancelled: _Optional[int] = ..., oldest_pending_age: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    outbox: str
+    def __init__(self, queue: _Optional[str] = ..., pending: _Optional[int] = ..., ready: _Optional[int] = ..., delayed: _Optional[int] = ..., in_flight: _Optional[int] = ..., lapsed: _Optional[int] = ..., dlq_depth: _Optional[int] = ..., succeeded: _Optional[int] = ..., cancelled: _Optional[int] = ..., oldest_pending_age: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., outbox: _Optional[str] = ...) -> None: ...
 
 class PurgeSucceededRequest(_message.Message):
     __slots__ = ("queue", "older_than")
