@@ -203,6 +203,8 @@ func TestLockOutOfReach(t *testing.T) {
 	// The answer is lost: whoever does not know whether it has the lock gives it back.
 	way.hold(false, false)
 	way.cut()
+	_, err = client.Stats(f.ctx) // there is a connection again
+	f.must(err)
 	way.hold(false, true)
 	ctx, giveUp := context.WithCancel(f.ctx)
 	tried := make(chan error, 1)
