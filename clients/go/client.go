@@ -41,6 +41,7 @@ type ClientOptions struct {
 type Client struct {
 	tasks    rdqv1.TaskServiceClient
 	queues   rdqv1.QueueServiceClient
+	calls    grpc.ClientConnInterface // of the other services
 	deadline time.Duration
 	conn     *grpc.ClientConn // nil if it is the caller's
 }
@@ -83,9 +84,11 @@ func NewClientFromConn(conn grpc.ClientConnInterface, options ClientOptions) *Cl
 	if deadline <= 0 {
 		deadline = defaultDeadline
 	}
+	bounded := boundedConn{conn, deadline}
 	return &Client{
-		tasks:    rdqv1.NewTaskServiceClient(conn),
-		queues:   rdqv1.NewQueueServiceClient(conn),
+		tasks:    rdqv1.NewTaskServiceClient(bounded),
+		queues:   rdqv1.NewQueueServiceClient(bounded),
+		calls:    bounded,
 		deadline: deadline,
 	}
 }
@@ -98,8 +101,9 @@ func (c *Client) Close() error {
 	return c.conn.Close()
 }
 
-// TaskService is the generated stub, for calls that this package has no method for. It retries nothing, and its errors
-// are gRPC statuses.
+// TaskService is the generated stub, for calls that this package has no method for. As every stub of a client it goes by
+// the client's connection and gives a unary call the client's deadline where its context has none. It repeats nothing,
+// since not every call may be repeated, and its errors are gRPC statuses: [FromError] makes an [*Error] of one.
 func (c *Client) TaskService() rdqv1.TaskServiceClient { return c.tasks }
 
 // QueueService is the generated stub of the queue configuration; see [Client.TaskService].

@@ -11,7 +11,7 @@ import (
 )
 
 // ContractVersion is the version of the contract that this package speaks, "major.minor".
-const ContractVersion = "1.0"
+const ContractVersion = "1.1"
 
 // contractError is what is wrong with a server of this version of the contract, nil if nothing is.
 func contractError(serverVersion string) error {

@@ -5,6 +5,9 @@
 // and has the operator's calls. Every unary call is repeated, where repeating helps and is safe, within one deadline;
 // see [ClientOptions.Deadline]. A [Worker] receives claims of tasks and runs the [Handler] that each names.
 //
+// [Client.Subscribe] reads a stream of events, [Client.Lock] keeps a lock, an [OutboxRelay] carries messages elsewhere. All
+// else of the contract is called by its stubs, such as [Client.TransactionService].
+//
 // Errors of the service are of type [*Error]; a [Reason] tells them apart:
 //
 //	if errors.Is(err, rdq.ErrIDConflict) { … }

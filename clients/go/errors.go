@@ -74,6 +74,15 @@ const (
 	ErrPermissionDenied Reason = "PERMISSION_DENIED"
 	// ErrDeadlineExceeded is DEADLINE_EXCEEDED: the deadline of the call passed; a change may have happened.
 	ErrDeadlineExceeded Reason = "DEADLINE_EXCEEDED"
+	// ErrCASConflict is ABORTED: the record is at another revision than the call expects; nothing changed. The metadata
+	// has "key" and "expected_revision", and in a Commit "operation_index".
+	ErrCASConflict Reason = "CAS_CONFLICT"
+	// ErrInvalidSpec is INVALID_ARGUMENT: a schedule's spec or time zone is not one, or never comes.
+	ErrInvalidSpec Reason = "INVALID_SPEC"
+	// ErrOutboxMissing is NOT_FOUND: there is no such message of an outbox.
+	ErrOutboxMissing Reason = "OUTBOX_MISSING"
+	// ErrOutboxClaimMismatch is ABORTED: the message is not claimed by that worker with that generation.
+	ErrOutboxClaimMismatch Reason = "OUTBOX_CLAIM_MISMATCH"
 )
 
 // ErrOtherContractVersion is the one reason that a server never sends: its contract has another major version than

@@ -54,7 +54,7 @@ func readmePrograms(t *testing.T) []string {
 func TestReadme(t *testing.T) {
 	f := start(t)
 	folders := readmePrograms(t)
-	if len(folders) != 3 {
+	if len(folders) != 4 {
 		t.Fatalf("the README has %d programs", len(folders))
 	}
 	produce := f.program(folders[0], f.server)
@@ -80,6 +80,13 @@ func TestReadme(t *testing.T) {
 	}
 	if out, err := operate.CombinedOutput(); err != nil || string(out) != "redriven: 0 <nil>\n" {
 		t.Errorf("the operator: %v\n%s", err, out)
+	}
+	coordinated := "order 1, generation 1\ninvoice 1, attempt 1\ntrue <nil>\n"
+	if out, err := f.program(folders[3], f.server).CombinedOutput(); err != nil || string(out) != coordinated {
+		t.Errorf("events, locks and outboxes: %v\n%s", err, out)
+	}
+	if task := f.get("ship-1"); task.Queue != "shipping" {
+		t.Errorf("the task of the commit is in %s", task.Queue)
 	}
 }
 

@@ -96,6 +96,17 @@ const (
 	// DEADLINE_EXCEEDED. The call's deadline passed; a change may have happened
 	// (metadata `outcome_unknown` = `true`).
 	ErrorReason_ERROR_REASON_DEADLINE_EXCEEDED ErrorReason = 23
+	// ABORTED. The record is at another revision than the call expects, or does
+	// not exist; nothing changed. Metadata: `key`, `expected_revision`.
+	ErrorReason_ERROR_REASON_CAS_CONFLICT ErrorReason = 24
+	// INVALID_ARGUMENT. A schedule's spec or time zone is not one, or never
+	// comes. Metadata: `field`.
+	ErrorReason_ERROR_REASON_INVALID_SPEC ErrorReason = 25
+	// NOT_FOUND. No such message of an outbox. Metadata: `id`.
+	ErrorReason_ERROR_REASON_OUTBOX_MISSING ErrorReason = 26
+	// ABORTED. The message is not claimed by that worker with that generation;
+	// nothing changed. Metadata: `id`.
+	ErrorReason_ERROR_REASON_OUTBOX_CLAIM_MISMATCH ErrorReason = 27
 )
 
 // Enum value maps for ErrorReason.
@@ -125,6 +136,10 @@ var (
 		21: "ERROR_REASON_UNAUTHENTICATED",
 		22: "ERROR_REASON_PERMISSION_DENIED",
 		23: "ERROR_REASON_DEADLINE_EXCEEDED",
+		24: "ERROR_REASON_CAS_CONFLICT",
+		25: "ERROR_REASON_INVALID_SPEC",
+		26: "ERROR_REASON_OUTBOX_MISSING",
+		27: "ERROR_REASON_OUTBOX_CLAIM_MISMATCH",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":             0,
@@ -151,6 +166,10 @@ var (
 		"ERROR_REASON_UNAUTHENTICATED":         21,
 		"ERROR_REASON_PERMISSION_DENIED":       22,
 		"ERROR_REASON_DEADLINE_EXCEEDED":       23,
+		"ERROR_REASON_CAS_CONFLICT":            24,
+		"ERROR_REASON_INVALID_SPEC":            25,
+		"ERROR_REASON_OUTBOX_MISSING":          26,
+		"ERROR_REASON_OUTBOX_CLAIM_MISMATCH":   27,
 	}
 )
 
@@ -185,7 +204,7 @@ var File_rdq_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_rdq_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19rdq/v1/error_reason.proto\x12\x06rdq.v1*\x96\x06\n" +
+	"\x19rdq/v1/error_reason.proto\x12\x06rdq.v1*\x9d\a\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18ERROR_REASON_STALE_CLAIM\x10\x01\x12 \n" +
@@ -211,7 +230,11 @@ const file_rdq_v1_error_reason_proto_rawDesc = "" +
 	"\x15ERROR_REASON_INTERNAL\x10\x14\x12 \n" +
 	"\x1cERROR_REASON_UNAUTHENTICATED\x10\x15\x12\"\n" +
 	"\x1eERROR_REASON_PERMISSION_DENIED\x10\x16\x12\"\n" +
-	"\x1eERROR_REASON_DEADLINE_EXCEEDED\x10\x17BE\n" +
+	"\x1eERROR_REASON_DEADLINE_EXCEEDED\x10\x17\x12\x1d\n" +
+	"\x19ERROR_REASON_CAS_CONFLICT\x10\x18\x12\x1d\n" +
+	"\x19ERROR_REASON_INVALID_SPEC\x10\x19\x12\x1f\n" +
+	"\x1bERROR_REASON_OUTBOX_MISSING\x10\x1a\x12&\n" +
+	"\"ERROR_REASON_OUTBOX_CLAIM_MISMATCH\x10\x1bBE\n" +
 	"\tio.rdq.v1P\x01Z6github.com/rdq-project/rdq/clients/go/gen/rdq/v1;rdqv1b\x06proto3"
 
 var (

@@ -3008,7 +3008,10 @@ func (x *CancelResponse) GetCancelled() bool {
 type GetRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The task.
-	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Optional. The outbox, to read a message of it; without this, messages of
+	// outboxes are NOT_FOUND.
+	Outbox        *string `protobuf:"bytes,2,opt,name=outbox,proto3,oneof" json:"outbox,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3046,6 +3049,13 @@ func (*GetRequest) Descriptor() ([]byte, []int) {
 func (x *GetRequest) GetId() string {
 	if x != nil {
 		return x.Id
+	}
+	return ""
+}
+
+func (x *GetRequest) GetOutbox() string {
+	if x != nil && x.Outbox != nil {
+		return *x.Outbox
 	}
 	return ""
 }
@@ -3240,7 +3250,7 @@ func (x *ListResponse) GetNextPageToken() string {
 // Request for TaskService.DlqList.
 type DlqListRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. The queue.
+	// Required, unless `outbox` is set. The queue.
 	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
 	// Optional. Only the dead letters that match.
 	Filter *DlqFilter `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
@@ -3252,8 +3262,11 @@ type DlqListRequest struct {
 	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Optional. With the history, stacks and details included.
 	IncludeAttempts bool `protobuf:"varint,5,opt,name=include_attempts,json=includeAttempts,proto3" json:"include_attempts,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Optional. In place of `queue`: the outbox whose dead messages are listed.
+	// Both, or neither, is INVALID_ARGUMENT.
+	Outbox        *string `protobuf:"bytes,6,opt,name=outbox,proto3,oneof" json:"outbox,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DlqListRequest) Reset() {
@@ -3319,6 +3332,13 @@ func (x *DlqListRequest) GetIncludeAttempts() bool {
 		return x.IncludeAttempts
 	}
 	return false
+}
+
+func (x *DlqListRequest) GetOutbox() string {
+	if x != nil && x.Outbox != nil {
+		return *x.Outbox
+	}
+	return ""
 }
 
 // Response for TaskService.DlqList.
@@ -3604,7 +3624,7 @@ func (x *TaskIds) GetIds() []string {
 // Request for TaskService.Redrive.
 type RedriveRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. The queue.
+	// Required, unless `outbox` is set. The queue.
 	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
 	// Required. Which dead letters.
 	Selector *Selector `protobuf:"bytes,2,opt,name=selector,proto3" json:"selector,omitempty"`
@@ -3617,6 +3637,9 @@ type RedriveRequest struct {
 	// Optional. Space the due times to this many tasks a second. Not above 0, or
 	// not finite, is INVALID_ARGUMENT.
 	RatePerSecond *float64 `protobuf:"fixed64,5,opt,name=rate_per_second,json=ratePerSecond,proto3,oneof" json:"rate_per_second,omitempty"`
+	// Optional. In place of `queue`: the outbox. Both, or neither, is
+	// INVALID_ARGUMENT.
+	Outbox        *string `protobuf:"bytes,6,opt,name=outbox,proto3,oneof" json:"outbox,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3686,6 +3709,13 @@ func (x *RedriveRequest) GetRatePerSecond() float64 {
 	return 0
 }
 
+func (x *RedriveRequest) GetOutbox() string {
+	if x != nil && x.Outbox != nil {
+		return *x.Outbox
+	}
+	return ""
+}
+
 // Response for TaskService.Redrive: the running count.
 type RedriveResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3744,12 +3774,15 @@ func (x *RedriveResponse) GetDone() bool {
 // Request for TaskService.Purge.
 type PurgeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. The queue.
+	// Required, unless `outbox` is set. The queue.
 	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
 	// Required. Which dead letters.
 	Selector *Selector `protobuf:"bytes,2,opt,name=selector,proto3" json:"selector,omitempty"`
 	// Optional. Count, and change nothing.
-	DryRun        bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Optional. In place of `queue`: the outbox. Both, or neither, is
+	// INVALID_ARGUMENT.
+	Outbox        *string `protobuf:"bytes,4,opt,name=outbox,proto3,oneof" json:"outbox,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3803,6 +3836,13 @@ func (x *PurgeRequest) GetDryRun() bool {
 		return x.DryRun
 	}
 	return false
+}
+
+func (x *PurgeRequest) GetOutbox() string {
+	if x != nil && x.Outbox != nil {
+		return *x.Outbox
+	}
+	return ""
 }
 
 // Response for TaskService.Purge: the running count.
@@ -3865,7 +3905,10 @@ type StatsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. The queues, up to 64 names; all that the store knows, up to
 	// 1,000, if none. Repeated names count once.
-	Queues        []string `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"`
+	Queues []string `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"`
+	// Optional. Outboxes, up to 64 names; they are counted after the queues, and
+	// only they are if no queue is named.
+	Outboxes      []string `protobuf:"bytes,2,rep,name=outboxes,proto3" json:"outboxes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3903,6 +3946,13 @@ func (*StatsRequest) Descriptor() ([]byte, []int) {
 func (x *StatsRequest) GetQueues() []string {
 	if x != nil {
 		return x.Queues
+	}
+	return nil
+}
+
+func (x *StatsRequest) GetOutboxes() []string {
+	if x != nil {
+		return x.Outboxes
 	}
 	return nil
 }
@@ -3977,8 +4027,10 @@ type QueueStats struct {
 	Cancelled int64 `protobuf:"varint,9,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
 	// How long the oldest due task has been due; unset if none is.
 	OldestPendingAge *durationpb.Duration `protobuf:"bytes,10,opt,name=oldest_pending_age,json=oldestPendingAge,proto3" json:"oldest_pending_age,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// The outbox that these are the counts of; unset for a queue.
+	Outbox        *string `protobuf:"bytes,11,opt,name=outbox,proto3,oneof" json:"outbox,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *QueueStats) Reset() {
@@ -4079,6 +4131,13 @@ func (x *QueueStats) GetOldestPendingAge() *durationpb.Duration {
 		return x.OldestPendingAge
 	}
 	return nil
+}
+
+func (x *QueueStats) GetOutbox() string {
+	if x != nil && x.Outbox != nil {
+		return *x.Outbox
+	}
+	return ""
 }
 
 // Request for TaskService.PurgeSucceeded.
@@ -4351,8 +4410,11 @@ type GetCapabilitiesResponse struct {
 	// What an acknowledged write survives.
 	Durability Durability `protobuf:"varint,3,opt,name=durability,proto3,enum=rdq.v1.Durability" json:"durability,omitempty"`
 	// Faculties beyond the contract's floor, of `notify` (a backend wakes
-	// waiters at once), `filter_pushdown` (it evaluates dead-letter filters) and
-	// `batch_enqueue` (it admits a batch in one step). New ones may come.
+	// waiters at once), `filter_pushdown` (it evaluates dead-letter filters),
+	// `batch_enqueue` (it admits a batch in one step), and of those behind the
+	// services: `signals`, `streams`, `locks`, `records`, `schedules`, `outbox`,
+	// `transactions` (`Commit`) and `interactive_transactions` (`Transact`). New
+	// ones may come.
 	Capabilities  []string `protobuf:"bytes,4,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4618,10 +4680,12 @@ const file_rdq_v1_task_service_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"Z\n" +
 	"\x0eCancelResponse\x12*\n" +
 	"\x06status\x18\x01 \x01(\x0e2\x12.rdq.v1.TaskStatusR\x06status\x12\x1c\n" +
-	"\tcancelled\x18\x02 \x01(\bR\tcancelled\"\x1c\n" +
+	"\tcancelled\x18\x02 \x01(\bR\tcancelled\"D\n" +
 	"\n" +
 	"GetRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"/\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
+	"\x06outbox\x18\x02 \x01(\tH\x00R\x06outbox\x88\x01\x01B\t\n" +
+	"\a_outbox\"/\n" +
 	"\vGetResponse\x12 \n" +
 	"\x04task\x18\x01 \x01(\v2\f.rdq.v1.TaskR\x04task\"\xc9\x01\n" +
 	"\vListRequest\x12\x14\n" +
@@ -4635,16 +4699,18 @@ const file_rdq_v1_task_service_proto_rawDesc = "" +
 	"_page_size\"Z\n" +
 	"\fListResponse\x12\"\n" +
 	"\x05tasks\x18\x01 \x03(\v2\f.rdq.v1.TaskR\x05tasks\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xcb\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xf3\x01\n" +
 	"\x0eDlqListRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12)\n" +
 	"\x06filter\x18\x02 \x01(\v2\x11.rdq.v1.DlqFilterR\x06filter\x12 \n" +
 	"\tpage_size\x18\x03 \x01(\x05H\x00R\bpageSize\x88\x01\x01\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\x12)\n" +
-	"\x10include_attempts\x18\x05 \x01(\bR\x0fincludeAttemptsB\f\n" +
+	"\x10include_attempts\x18\x05 \x01(\bR\x0fincludeAttempts\x12\x1b\n" +
+	"\x06outbox\x18\x06 \x01(\tH\x01R\x06outbox\x88\x01\x01B\f\n" +
 	"\n" +
-	"_page_size\"]\n" +
+	"_page_sizeB\t\n" +
+	"\a_outbox\"]\n" +
 	"\x0fDlqListResponse\x12\"\n" +
 	"\x05tasks\x18\x01 \x03(\v2\f.rdq.v1.TaskR\x05tasks\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x84\x02\n" +
@@ -4663,30 +4729,35 @@ const file_rdq_v1_task_service_proto_rawDesc = "" +
 	"\x03all\x18\x03 \x01(\bH\x00R\x03allB\v\n" +
 	"\tselection\"\x1b\n" +
 	"\aTaskIds\x12\x10\n" +
-	"\x03ids\x18\x01 \x03(\tR\x03ids\"\xff\x01\n" +
+	"\x03ids\x18\x01 \x03(\tR\x03ids\"\xa7\x02\n" +
 	"\x0eRedriveRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12,\n" +
 	"\bselector\x18\x02 \x01(\v2\x10.rdq.v1.SelectorR\bselector\x12\x17\n" +
 	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12?\n" +
 	"\vspread_over\x18\x04 \x01(\v2\x19.google.protobuf.DurationH\x00R\n" +
 	"spreadOver\x88\x01\x01\x12+\n" +
-	"\x0frate_per_second\x18\x05 \x01(\x01H\x01R\rratePerSecond\x88\x01\x01B\x0e\n" +
+	"\x0frate_per_second\x18\x05 \x01(\x01H\x01R\rratePerSecond\x88\x01\x01\x12\x1b\n" +
+	"\x06outbox\x18\x06 \x01(\tH\x02R\x06outbox\x88\x01\x01B\x0e\n" +
 	"\f_spread_overB\x12\n" +
-	"\x10_rate_per_second\";\n" +
+	"\x10_rate_per_secondB\t\n" +
+	"\a_outbox\";\n" +
 	"\x0fRedriveResponse\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x03R\x05count\x12\x12\n" +
-	"\x04done\x18\x02 \x01(\bR\x04done\"k\n" +
+	"\x04done\x18\x02 \x01(\bR\x04done\"\x93\x01\n" +
 	"\fPurgeRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12,\n" +
 	"\bselector\x18\x02 \x01(\v2\x10.rdq.v1.SelectorR\bselector\x12\x17\n" +
-	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"9\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\x1b\n" +
+	"\x06outbox\x18\x04 \x01(\tH\x00R\x06outbox\x88\x01\x01B\t\n" +
+	"\a_outbox\"9\n" +
 	"\rPurgeResponse\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x03R\x05count\x12\x12\n" +
-	"\x04done\x18\x02 \x01(\bR\x04done\"&\n" +
+	"\x04done\x18\x02 \x01(\bR\x04done\"B\n" +
 	"\fStatsRequest\x12\x16\n" +
-	"\x06queues\x18\x01 \x03(\tR\x06queues\";\n" +
+	"\x06queues\x18\x01 \x03(\tR\x06queues\x12\x1a\n" +
+	"\boutboxes\x18\x02 \x03(\tR\boutboxes\";\n" +
 	"\rStatsResponse\x12*\n" +
-	"\x06queues\x18\x01 \x03(\v2\x12.rdq.v1.QueueStatsR\x06queues\"\xc3\x02\n" +
+	"\x06queues\x18\x01 \x03(\v2\x12.rdq.v1.QueueStatsR\x06queues\"\xeb\x02\n" +
 	"\n" +
 	"QueueStats\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x18\n" +
@@ -4699,7 +4770,9 @@ const file_rdq_v1_task_service_proto_rawDesc = "" +
 	"\tsucceeded\x18\b \x01(\x03R\tsucceeded\x12\x1c\n" +
 	"\tcancelled\x18\t \x01(\x03R\tcancelled\x12G\n" +
 	"\x12oldest_pending_age\x18\n" +
-	" \x01(\v2\x19.google.protobuf.DurationR\x10oldestPendingAge\"h\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\x10oldestPendingAge\x12\x1b\n" +
+	"\x06outbox\x18\v \x01(\tH\x00R\x06outbox\x88\x01\x01B\t\n" +
+	"\a_outbox\"h\n" +
 	"\x15PurgeSucceededRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x129\n" +
 	"\n" +
@@ -5019,6 +5092,7 @@ func file_rdq_v1_task_service_proto_init() {
 		(*ResolveResult_Resolved)(nil),
 		(*ResolveResult_Error)(nil),
 	}
+	file_rdq_v1_task_service_proto_msgTypes[45].OneofWrappers = []any{}
 	file_rdq_v1_task_service_proto_msgTypes[47].OneofWrappers = []any{}
 	file_rdq_v1_task_service_proto_msgTypes[49].OneofWrappers = []any{}
 	file_rdq_v1_task_service_proto_msgTypes[51].OneofWrappers = []any{}
@@ -5028,6 +5102,8 @@ func file_rdq_v1_task_service_proto_init() {
 		(*Selector_All)(nil),
 	}
 	file_rdq_v1_task_service_proto_msgTypes[54].OneofWrappers = []any{}
+	file_rdq_v1_task_service_proto_msgTypes[56].OneofWrappers = []any{}
+	file_rdq_v1_task_service_proto_msgTypes[60].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
