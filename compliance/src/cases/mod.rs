@@ -88,6 +88,8 @@ impl Needs {
             Self::Transactions => (F::FACULTIES.transactions, "no transactions"),
             Self::Interactive => (F::FACULTIES.interactive, "no interactive transactions"),
             Self::CoordinationRestarts if !F::FACULTIES.streams => (false, "no streams"),
+            Self::CoordinationRestarts if !F::FACULTIES.locks => (false, "no locks"),
+            Self::CoordinationRestarts if !F::FACULTIES.records => (false, "no records"),
             Self::CoordinationRestarts => return Self::Restarts.lacking::<F>(),
             Self::Restarts if !F::ISOLATED => (false, "the store is not the kit's to restart"),
             Self::Restarts => (can.durability > Durability::None, "the store is not durable"),
