@@ -153,7 +153,7 @@ export class Lock implements AsyncDisposable {
       }
       try {
         if (!(await this.#renew(this.#end - time))) {
-          if (!ended.aborted) {
+          if (!this.#ended.signal.aborted) {
             this.#lose(undefined)
           }
           return

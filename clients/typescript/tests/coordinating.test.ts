@@ -138,7 +138,12 @@ scenario('outbox_relay', async (scene) => {
   assert.equal(await relay.runOnce('relay-1', keep), true)
   assert.equal(await relay.runOnce('relay-1', keep), false)
   assert.deepEqual(
-    seen.map(({ id, payload, headers, attemptCount }) => [id, text(payload), headers, attemptCount]),
+    seen.map(({ id, payload, headers, attemptCount }) => [
+      id,
+      text(payload),
+      headers,
+      attemptCount,
+    ]),
     [['a', 'a', { to: 'ada' }, 1]],
   )
   assert.equal(await left(), 0n)
