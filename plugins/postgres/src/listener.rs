@@ -65,12 +65,11 @@ impl Listener {
     ) {
         let mut retry = RETRY_MIN;
         loop {
-            let hearing = match self.hearing.take() {
-                Some(hearing) => Ok(hearing),
-                None => {
-                    let hearing = connect(&self.options, &self.channel).await;
-                    hearing.inspect(|_| announcer.reconnected())
-                }
+            let hearing = if let Some(hearing) = self.hearing.take() {
+                Ok(hearing)
+            } else {
+                let hearing = connect(&self.options, &self.channel).await;
+                hearing.inspect(|_| announcer.reconnected())
             };
             match hearing {
                 Ok(mut hearing) => {

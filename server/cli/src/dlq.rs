@@ -92,6 +92,7 @@ struct PurgeArgs {
 
 /// What to act on: ids, or a filter, or all.
 #[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "flags of a command")]
 #[group(skip)]
 #[command(group = clap::ArgGroup::new("selection").required(true).multiple(true)
     .args(["ids", "error_type", "handler", "from", "to", "all"]))]

@@ -244,15 +244,12 @@ async fn subscribe(args: SubscribeArgs, client: &Client) -> Result<Outcome, CliE
 
 async fn offset(args: OffsetArgs, client: &Client) -> Result<Outcome, CliError> {
     let OffsetArgs { stream, consumer, save } = args;
-    let offset = match save {
-        Some(offset) => {
-            let request = SaveOffsetRequest { stream, consumer, offset };
-            client.streams().save_offset(client.request(request)).await?.into_inner().offset
-        }
-        None => {
-            let request = GetOffsetRequest { stream, consumer };
-            client.streams().get_offset(client.request(request)).await?.into_inner().offset
-        }
+    let offset = if let Some(offset) = save {
+        let request = SaveOffsetRequest { stream, consumer, offset };
+        client.streams().save_offset(client.request(request)).await?.into_inner().offset
+    } else {
+        let request = GetOffsetRequest { stream, consumer };
+        client.streams().get_offset(client.request(request)).await?.into_inner().offset
     };
     match client.format {
         Format::Json => output::json_under("offset", &offset)?,

@@ -159,10 +159,11 @@ impl OpenTransaction {
             let applied = async {
                 let seen = Seen::in_transaction(&*storage, &mut *transaction, &checked).await?;
                 let prepared = prepare(&checked, &seen)?;
-                let applied = match prepared.operations.is_empty() {
-                    // All of it happened before.
-                    true => Ok(Vec::new()),
-                    false => transaction.apply(prepared.operations.clone()).await,
+                // None: all of it happened before.
+                let applied = if prepared.operations.is_empty() {
+                    Ok(Vec::new())
+                } else {
+                    transaction.apply(prepared.operations.clone()).await
                 };
                 let answers = match applied {
                     Ok(answers) => prepared.answers(answers)?,

@@ -1,5 +1,6 @@
 //! What the engine adds to the storage's faculties: shared calls and listeners, subscriptions, and
 //! the limits of transactions.
+#![allow(clippy::disallowed_methods, reason = "measures how long a story took, on paused time")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a broken expectation is reported")]
 
 mod support;

@@ -62,6 +62,7 @@ async fn run(engine: Engine) {
 }
 
 /// The headers, and the id.
+#[allow(clippy::needless_pass_by_value, reason = "the signature that the engine asks for")]
 fn envelope(task: BoundaryTask<'_>) -> Bytes {
     let headers = task.headers.iter().map(|(key, value)| format!("{key}={value}\n"));
     [task.id.as_str().to_owned() + "\n"].into_iter().chain(headers).collect::<String>().into()
@@ -573,13 +574,9 @@ async fn story(seed: u64) {
 #[test]
 fn whoever_dies_each_boundary_gives_one_task() {
     let number = |name| env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
-    let seeds = match number("RDQ_SEED") {
-        Some(seed) => vec![seed],
-        None => {
-            let first = fastrand::u64(..u64::MAX / 2);
-            (first..first + number("RDQ_SEEDS").unwrap_or(30)).collect()
-        }
-    };
+    let first = fastrand::u64(..u64::MAX / 2);
+    let some = || (first..first + number("RDQ_SEEDS").unwrap_or(30)).collect();
+    let seeds = number("RDQ_SEED").map_or_else(some, |seed| vec![seed]);
     for seed in seeds {
         fastrand::seed(seed);
         let runtime = tokio::runtime::Builder::new_current_thread()

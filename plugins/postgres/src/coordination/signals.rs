@@ -89,7 +89,9 @@ impl Announcer {
         if topics.is_empty() {
             return;
         }
-        topics.iter().for_each(|topic| self.0.hub.wake(topic));
+        for topic in &topics {
+            self.0.hub.wake(topic);
+        }
         self.lock().streams.extend(topics);
         self.0.more.notify_one();
     }
@@ -117,7 +119,9 @@ impl Announcer {
             match self.send(messages(&self.0.sender, topics)).await {
                 Ok(()) => {
                     for Call { channels, answer } in calls {
-                        channels.iter().for_each(|topic| self.0.hub.wake(topic));
+                        for topic in &channels {
+                            self.0.hub.wake(topic);
+                        }
                         // Who does not wait any more needs no answer.
                         let _ = answer.send(Ok(()));
                     }

@@ -26,6 +26,7 @@ const ADMISSION_TRIES_MAX: u32 = 20;
 pub(crate) struct Dues(Vec<Due>);
 
 #[derive(Debug, Clone)]
+#[allow(clippy::struct_field_names, reason = "how soon something is due is `due_in` everywhere")]
 struct Due {
     queue: QueueName,
     due_in: Duration,

@@ -51,7 +51,7 @@ impl Streams for Application {
                 .call("publish", "answer", "$1, $2, $3")
                 .bind(stream.as_str())
                 .bind(&payload[..])
-                .bind(key.as_ref().map(|key| key.as_str()));
+                .bind(key.as_ref().map(rdq_spi::EventKey::as_str));
             let row = publish.fetch_one(&mut *tx).await;
             let row = row.map_err(|error| failure(&error))?;
             offsets.push(Ok(row.get("answer")));

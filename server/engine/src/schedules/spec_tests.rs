@@ -274,7 +274,7 @@ fn one_by_one(spec: &str, zone: &TimeZone, from: Instant, minutes: i64) -> Vec<T
             let mut skipped = before + 1.minute();
             while skipped < local {
                 is_boundary |= has(skipped);
-                skipped = skipped + 1.minute();
+                skipped += 1.minute();
             }
         }
         seen.insert(local);
@@ -333,6 +333,7 @@ fn around_every_jump_it_finds_what_going_through_every_minute_finds() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "a table")]
 fn what_is_no_spec_or_never_comes_is_refused_by_field() {
     let many = vec!["1"; 5_000].join(",");
     let long = "x".repeat(1 << 20);
