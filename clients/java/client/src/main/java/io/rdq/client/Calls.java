@@ -8,6 +8,7 @@ import io.grpc.ManagedChannel;
 import io.grpc.MethodDescriptor;
 import io.grpc.Status;
 import io.grpc.stub.ClientCalls;
+import io.grpc.stub.StreamObserver;
 import java.time.Duration;
 import java.util.Iterator;
 import java.util.Optional;
@@ -34,6 +35,11 @@ final class Calls {
     return channel;
   }
 
+  /** The same calls within another time. */
+  Calls within(Duration time) {
+    return new Calls(channel, time);
+  }
+
   /** Calls, and repeats it while that helps. */
   <Q extends MessageLite, R> R unary(MethodDescriptor<Q, R> method, Q request) {
     Tries tries = tries();
@@ -44,6 +50,45 @@ final class Calls {
         tries.next(error);
       }
     }
+  }
+
+  /**
+   * As {@link #unary}, also on a thread that is interrupted, which it is again afterwards: for what
+   * has to be told in any case.
+   */
+  <Q extends MessageLite, R> R uninterrupted(MethodDescriptor<Q, R> method, Q request) {
+    boolean wasInterrupted = Thread.interrupted();
+    try {
+      return unary(method, request);
+    } finally {
+      if (wasInterrupted) {
+        Thread.currentThread().interrupt();
+      }
+    }
+  }
+
+  /** Calls once, awaits no answer, and only says if it was a refusal. */
+  <Q, R> void tell(
+      MethodDescriptor<Q, R> method, Q request, Duration within, Consumer<RdqException> refused) {
+    CallOptions options =
+        CallOptions.DEFAULT
+            .withDeadlineAfter(Times.nanos(within), TimeUnit.NANOSECONDS)
+            .withExecutor(Runnable::run);
+    ClientCalls.asyncUnaryCall(
+        channel.newCall(method, options),
+        request,
+        new StreamObserver<R>() {
+          @Override
+          public void onNext(R answer) {}
+
+          @Override
+          public void onError(Throwable thrown) {
+            refused.accept(Errors.of(thrown));
+          }
+
+          @Override
+          public void onCompleted() {}
+        });
   }
 
   /** One try of a call. */
@@ -87,6 +132,12 @@ final class Calls {
         }
         boolean isLate = !first.came();
         tries.next(Errors.of(isLate ? FirstMessage.isMissing(thrown) : thrown));
+      } catch (IllegalStateException thrown) {
+        // As gRPC says it where the call was cancelled before it was sent.
+        if (first.came()) {
+          throw thrown;
+        }
+        tries.next(Errors.of(FirstMessage.isMissing(thrown)));
       } finally {
         first.came(); // or nobody waits for it any more
       }

@@ -99,6 +99,10 @@ final class Errors {
       case "UNAUTHENTICATED" -> new UnauthenticatedException(refusal, cause);
       case "PERMISSION_DENIED" -> new PermissionDeniedException(refusal, cause);
       case "DEADLINE_EXCEEDED" -> new DeadlineExceededException(refusal, cause);
+      case "CAS_CONFLICT" -> new CasConflictException(refusal, cause);
+      case "INVALID_SPEC" -> new InvalidSpecException(refusal, cause);
+      case "OUTBOX_MISSING" -> new OutboxMissingException(refusal, cause);
+      case "OUTBOX_CLAIM_MISMATCH" -> new OutboxClaimMismatchException(refusal, cause);
       default -> new RdqException(refusal, cause);
     };
   }

@@ -54,7 +54,7 @@ record Failure(String type, String message, String stack) {
     return isWrapper && !isNamed && thrown.getCause() != null ? thrown.getCause() : thrown;
   }
 
-  private static String cut(String text, int charsMax) {
+  static String cut(String text, int charsMax) {
     if (text.length() <= charsMax) {
       return text;
     }

@@ -10,7 +10,7 @@ import java.util.Optional;
  */
 public final class OtherContractVersionException extends RdqException {
   /** The version of the contract that this client speaks, {@code major.minor}. */
-  public static final String CLIENT_VERSION = "1.0";
+  public static final String CLIENT_VERSION = "1.1";
 
   private OtherContractVersionException(Refusal refusal) {
     super(refusal, null);

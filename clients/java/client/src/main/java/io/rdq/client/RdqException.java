@@ -27,6 +27,14 @@ public class RdqException extends RuntimeException {
             : refusal.metadata().getOrDefault("outcome_unknown", "").equals("true");
   }
 
+  /**
+   * What a stub of {@link RdqClient#stub} threw, as an exception of this client: of the subtype of
+   * its reason.
+   */
+  public static RdqException of(Throwable thrown) {
+    return Errors.of(thrown);
+  }
+
   /** The gRPC status code. */
   public final Status.Code code() {
     return refusal.code();

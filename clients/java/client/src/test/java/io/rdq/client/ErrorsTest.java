@@ -60,7 +60,7 @@ class ErrorsTest {
       assertEquals(Status.Code.FAILED_PRECONDITION, ofItem.code());
       assertTrue(types.add(ofCall.getClass()), name);
     }
-    assertEquals(23, types.size());
+    assertEquals(27, types.size());
   }
 
   @Test
