@@ -126,12 +126,16 @@ impl Bare {
 impl Hand for Bare {
     async fn admit(&mut self, numbers: Range<u64>) -> Result<(), Failure> {
         let mut call = self.call("enqueue");
+        // One stretch of plain tasks of priority 0, each in three arguments.
+        let (count, mut head) = (usize::try_from(numbers.end - numbers.start)?, Packed::default());
+        head.bytes(&[0]).len32(3 * count).bytes(&[0x7f, 0xff, 0xff, 0xff]).name(QUEUE);
+        call.arg(head.0);
         for number in numbers {
-            let mut task = Packed::default();
-            // Plain, without flags, priority 0, and no lease or retention of its own.
-            task.bytes(&[0, 0]).bytes(&[0x7f, 0xff, 0xff, 0xff]).len32(ENVELOPE.len()).name(QUEUE);
-            task.bytes(&[0xff; 16]).name(HANDLER);
-            call.arg(id_of(number)).arg(task.0).arg([&[1_u8, 0][..], &ENVELOPE[..]].concat());
+            // No flags, no expiry, no lease or retention of its own.
+            let mut tail = Packed::default();
+            tail.bytes(&[0]).len32(ENVELOPE.len()).name(QUEUE);
+            tail.bytes(&[0; 8]).bytes(&[0xff; 16]).name(HANDLER);
+            call.arg(id_of(number)).arg(tail.0).arg([&[1_u8, 0][..], &ENVELOPE[..]].concat());
         }
         let answers: Vec<u8> = call.query_async(&mut self.db).await?;
         let all_new = answers.iter().all(|answer| *answer == 1);
