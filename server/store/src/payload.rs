@@ -6,6 +6,8 @@ use serde::{Serialize, de::DeserializeOwned};
 
 /// The content type of what this crate enqueues.
 pub(crate) const CONTENT_TYPE: &str = "application/json";
+/// The handler of what this crate enqueues, by a schedule or not: in process the queue says it all.
+pub(crate) const HANDLER: &str = "job";
 
 /// Writes a payload as it is stored.
 pub fn encode_payload<T: Serialize + ?Sized>(payload: &T) -> Result<Bytes> {

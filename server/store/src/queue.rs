@@ -1,6 +1,11 @@
 //! Queues: enqueue, claim, look, sweep.
 
-use crate::{Job, JobHandle, Result, encode_payload, error::named, job, payload::CONTENT_TYPE};
+use crate::{
+    Job, JobHandle, Result, encode_payload,
+    error::named,
+    job,
+    payload::{CONTENT_TYPE, HANDLER},
+};
 use bytes::Bytes;
 use prost::Message as _;
 use rdq_engine::{ClaimRequest, Engine, EngineError, Submission, new_id};
@@ -8,9 +13,6 @@ use rdq_proto::v1;
 use rdq_spi::{Moment, NewTask, Overrides, QueueName, TaskId, Timestamp, WorkerId};
 use serde::Serialize;
 use std::time::Duration;
-
-/// The handler of tasks that this crate enqueues: in process the queue says it all.
-const HANDLER: &str = "job";
 
 /// What travels on each task that a handle enqueues, as its overrides of the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,15 +1,16 @@
 //! Schedules: tasks by the clock.
 
-use crate::{Result, StopToken, error::named, payload::CONTENT_TYPE};
+use crate::{
+    Result, StopToken,
+    error::named,
+    payload::{CONTENT_TYPE, HANDLER},
+};
 use bytes::Bytes;
 use prost::Message as _;
 use rdq_engine::{BoundaryTask, Engine, ScheduleDefinition};
 use rdq_proto::v1;
 use rdq_spi::{QueueName, ScheduleName, Timestamp};
 use std::{collections::BTreeMap, time::Duration};
-
-/// The handler of tasks that schedules of this crate enqueue.
-const HANDLER: &str = "job";
 
 /// What the tasks of a schedule ask for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
