@@ -1,13 +1,13 @@
 //! An event, a task and a message of an outbox at once; a lock; and who reads and carries them.
 
+use prost::Message as _;
 use rdq_client::{
     Client, Error, HandlerError,
     v1::{
-        CommitRequest, EnqueueRequest, Operation, OutboxServiceEnqueueRequest, PublishRequest, Task,
-        operation::Operation as Op, transaction_service_client::TransactionServiceClient,
+        CommitRequest, EnqueueRequest, Operation, OutboxServiceEnqueueRequest, PublishRequest,
+        Task, operation::Operation as Op, transaction_service_client::TransactionServiceClient,
     },
 };
-use prost::Message as _;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -42,11 +42,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // One process at a time reads the stream.
     let Some(lock) = client.lock("orders-reader").acquire().await? else { return Ok(()) };
     let seen = tokio::sync::Notify::new();
-    let reading = client.subscription("orders", "reader").run_until(seen.notified(), async |event| {
-        println!("{}, generation {}", String::from_utf8_lossy(&event.payload), lock.generation());
-        seen.notify_one(); // a service would go on
-        Ok::<_, std::io::Error>(())
-    });
+    let reading =
+        client.subscription("orders", "reader").run_until(seen.notified(), async |event| {
+            println!(
+                "{}, generation {}",
+                String::from_utf8_lossy(&event.payload),
+                lock.generation()
+            );
+            seen.notify_one(); // a service would go on
+            Ok::<_, std::io::Error>(())
+        });
     lock.guard(reading).await??;
     lock.release().await;
 

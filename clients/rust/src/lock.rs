@@ -78,7 +78,8 @@ impl Lock {
     }
 
     async fn acquire_within(&self) -> Result<Option<(i64, Instant, Instant)>, Error> {
-        let until = now() + self.wait;
+        // None: for ever.
+        let until = now().checked_add(self.wait);
         let mut backoff = Backoff::new(retry::LOCKS);
         loop {
             let (answer, sent) = self.attempt().await?;
@@ -86,7 +87,7 @@ impl Lock {
                 let end = end_of(sent, answer.remaining.as_ref(), self.ttl);
                 return Ok(Some((answer.generation, end, sent)));
             }
-            let left = until.saturating_duration_since(now());
+            let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(now()));
             if left.is_zero() {
                 return Ok(None);
             }
@@ -276,7 +277,8 @@ impl Keeper {
     async fn keep(mut self, sent: Instant) {
         let mut next = sent + self.lock.ttl / 3;
         loop {
-            let renewal = renew(self.lock.client.rpc(), &self.lock, self.generation, next, self.end);
+            let renewal =
+                renew(self.lock.client.rpc(), &self.lock, self.generation, next, self.end);
             let renewed = tokio::select! {
                 biased;
                 () = self.released.cancelled() => return self.release().await,

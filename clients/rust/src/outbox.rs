@@ -2,6 +2,7 @@
 
 use crate::{
     Client, Error, HandlerError,
+    outcome::boundary,
     retry::{self, Backoff},
 };
 use rdq_proto::{time, v1};
@@ -203,7 +204,7 @@ impl Claimed {
             Some(cause) => format!("{}: {}", cause.error_type(), cause.message()),
             None => error.to_string(),
         };
-        text.truncate(text.floor_char_boundary(ERROR_BYTES_MAX));
+        text.truncate(boundary(&text, ERROR_BYTES_MAX));
         let failing = self.client.call(|mut rpc, ask| {
             let message = v1::OutboxServiceFailRequest {
                 id: self.id.clone(),

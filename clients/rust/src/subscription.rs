@@ -95,8 +95,8 @@ impl Subscription {
             saved: 0,
             saved_at: now(),
         };
-        let reading = reader.run();
-        tokio::pin!(reading);
+        // On the heap: it is large, and would make whatever awaits it as large.
+        let mut reading = Box::pin(reader.run());
         tokio::select! {
             ended = &mut reading => return ended,
             () = shutdown => stop.cancel(),

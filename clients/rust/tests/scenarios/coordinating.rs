@@ -1,6 +1,7 @@
 //! Events, locks, outboxes and transactions.
 
 use crate::harness::{Proxy, QUEUE, Server, awaited, until};
+use prost::Message as _;
 use rdq_client::{
     Client, Code, Error, HandlerError, SubscriptionError, TaskStatus,
     v1::{
@@ -9,7 +10,6 @@ use rdq_client::{
         transaction_service_client::TransactionServiceClient,
     },
 };
-use prost::Message as _;
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -110,9 +110,8 @@ async fn subscription() {
     third.stop().await;
 
     let nowhere = client.subscription(" ", "reader");
-    let refused = nowhere
-        .run_until(std::future::pending(), async |_| Ok::<_, std::io::Error>(()))
-        .await;
+    let refused =
+        nowhere.run_until(std::future::pending(), async |_| Ok::<_, std::io::Error>(())).await;
     assert!(
         matches!(refused, Err(SubscriptionError::Service(Error::InvalidName(_)))),
         "{refused:?}"
@@ -304,7 +303,10 @@ async fn outbox_relay() {
     awaited("the delivery begins", began.recv()).await.unwrap();
     delivering.abort();
     let third = until("it is given back", async || claim_as_rival(&client).await).await;
-    assert_eq!((&*third.payload, third.last_error.as_str()), (&b"three"[..], "the delivery was broken off"));
+    assert_eq!(
+        (&*third.payload, third.last_error.as_str()),
+        (&b"three"[..], "the delivery was broken off")
+    );
 }
 
 async fn commit_as(client: &Client, id: &'static str) -> Result<v1::CommitResponse, Error> {
@@ -340,7 +342,8 @@ async fn only_the_first_is_there(client: &Client) {
         ..v1::ReadRequest::default()
     };
     let read = StreamServiceClient::new(client.connection()).read(request).await.unwrap();
-    let payloads: Vec<_> = read.into_inner().events.into_iter().map(|event| event.payload).collect();
+    let payloads: Vec<_> =
+        read.into_inner().events.into_iter().map(|event| event.payload).collect();
     assert_eq!(payloads, ["first"]);
     let request = v1::GetRecordRequest { key: "record".into() };
     let record = RecordServiceClient::new(client.connection()).get_record(request).await.unwrap();
