@@ -197,8 +197,8 @@ pub(crate) struct Rpc {
 pub type Connection = InterceptedService<Channel, UnaryDeadline>;
 
 /// Methods whose answer is a stream, which may last.
-const STREAMING: [&str; 7] =
-    ["Work", "ClaimDue", "Redrive", "Purge", "Subscribe", "Listen", "Transact"];
+const STREAMING: [&str; 8] =
+    ["Work", "ClaimDue", "WaitDue", "Redrive", "Purge", "Subscribe", "Listen", "Transact"];
 
 /// Gives a unary call a deadline where its request has none.
 #[derive(Debug, Clone)]
