@@ -1,0 +1,128 @@
+"""The two servers, at addresses that stay: to be started, killed and started again."""
+
+import asyncio
+import os
+import pathlib
+import shutil
+import socket
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from serving import RDQ
+
+# PostgreSQL refuses to run as root.
+POSTGRES_USER = "postgres" if os.geteuid() == 0 else None
+
+
+class Failed(Exception):
+    """The run, and not the program."""
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def postgres_programs() -> pathlib.Path:
+    """Of several versions the newest."""
+    if found := shutil.which("postgres"):
+        return pathlib.Path(found).resolve().parent
+    installed = [path for path in pathlib.Path("/usr/lib/postgresql").glob("*/bin") if (path / "postgres").is_file()]
+    if not installed:
+        raise Failed("PostgreSQL is not installed (Debian package postgresql)")
+    return max(installed, key=lambda path: int(path.parent.name))
+
+
+class Program:
+    """A program whose output goes to a file."""
+
+    def __init__(self, folder: pathlib.Path, name: str, *command: str, user: str | None = None, **environment: str):
+        self.name, self.log = name, folder / f"{name}.log"
+        self._command, self._folder = command, folder
+        self._account = {} if user is None else {"user": user, "group": user, "extra_groups": []}
+        self._environment = {**os.environ, **environment}
+        self.process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                *self._command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._folder,
+                env=self._environment, **self._account,
+            )  # fmt: skip
+
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.returncode is None
+
+    async def kill(self) -> None:
+        """By SIGKILL, of which it learns nothing."""
+        if self.is_running():
+            self.process.kill()
+            await self.process.wait()
+        self.process = None
+
+    async def end(self) -> None:
+        """By SIGTERM, in order."""
+        if self.process is not None:
+            self.process.terminate()
+            await self.process.wait()
+            self.check()
+
+    def check(self) -> None:
+        """That it has not failed."""
+        if self.process is not None and self.process.returncode:
+            raise Failed(f"{self.name} ended with code {self.process.returncode}")
+
+
+class Server(Program):
+    """A program that listens."""
+
+    port: int
+
+    async def start(self) -> None:
+        while not self.is_running():
+            await super().start()
+            await self._listens()
+
+    async def _listens(self) -> None:
+        """Or has ended, as PostgreSQL does while what a killed one left behind is still in use."""
+        while self.is_running():
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", self.port)
+            except OSError:
+                await asyncio.sleep(0.1)
+            else:
+                writer.close()
+                return
+
+
+async def postgres(folder: pathlib.Path) -> Server:
+    programs = postgres_programs()
+    if POSTGRES_USER is not None:
+        shutil.chown(folder, POSTGRES_USER, POSTGRES_USER)
+    arguments = (
+        "--no-sync",
+        "--auth=trust",
+        "--username=postgres",
+        "--encoding=UTF8",
+        "--locale=C.UTF-8",
+        "-D",
+        "data",
+    )
+    making = Program(folder, "initdb", str(programs / "initdb"), *arguments, user=POSTGRES_USER)
+    await making.start()
+    if await making.process.wait():
+        raise Failed(f"initdb failed: {making.log.read_text()}")
+    port = free_port()
+    settings = (f"-cport={port}", "-clisten_addresses=127.0.0.1", "-cunix_socket_directories=")
+    server = Server(folder, "postgres", str(programs / "postgres"), "-D", "data", *settings, user=POSTGRES_USER)
+    server.port = port
+    return server
+
+
+def rdq(folder: pathlib.Path, storage: str) -> Server:
+    port = free_port()
+    addresses = ("--listen", f"127.0.0.1:{port}", "--http", "127.0.0.1:0")
+    server = Server(folder, "rdq", RDQ, "serve", *addresses, "--storage", storage)
+    server.port = port
+    return server
