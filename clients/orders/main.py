@@ -169,7 +169,8 @@ async def main() -> None:
             raise
         finally:
             for program in shop.programs:
-                await program.kill()
+                # PostgreSQL takes its processes along, which write into the folder.
+                await program.kill(signal.SIGQUIT if program is shop.postgres else signal.SIGKILL)
 
 
 def stop(*_: object) -> None:

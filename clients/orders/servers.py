@@ -4,6 +4,7 @@ import asyncio
 import os
 import pathlib
 import shutil
+import signal
 import socket
 import sys
 
@@ -54,10 +55,10 @@ class Program:
     def is_running(self) -> bool:
         return self.process is not None and self.process.returncode is None
 
-    async def kill(self) -> None:
-        """By SIGKILL, of which it learns nothing."""
+    async def kill(self, by: signal.Signals = signal.SIGKILL) -> None:
+        """By SIGKILL it learns nothing of it."""
         if self.is_running():
-            self.process.kill()
+            self.process.send_signal(by)
             await self.process.wait()
         self.process = None
 
