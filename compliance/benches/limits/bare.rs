@@ -16,6 +16,8 @@ const SELECT: &str =
     "SELECT id, payload FROM task WHERE queue = 1 AND state = 0 ORDER BY due LIMIT ?1";
 const CLAIM: &str = "UPDATE task SET state = 1, token = ?2 WHERE id = ?1";
 const DELETE: &str = "DELETE FROM task WHERE id = ?1 AND token = ?2";
+const APPEND: &str = "INSERT INTO event (stream, position, payload) VALUES (1, ?1, ?2)";
+const READ: &str = "SELECT position, key, payload FROM event WHERE stream = 1 AND position > ?1 ORDER BY position LIMIT ?2";
 
 /// Measures one insert in each transaction.
 pub(crate) fn commits(
@@ -70,6 +72,38 @@ pub(crate) fn lives(dir: &Path, total: usize) -> Result<Measured, Box<dyn Error>
     Ok(Measured::new(total, start, Vec::new(), false))
 }
 
+/// Events in one transaction, and in one read.
+const EVENTS: (usize, usize) = (500, 1000);
+
+/// Measures events: appended in transactions of many, then read page by page.
+pub(crate) fn events(dir: &Path, total: usize) -> Result<(Measured, Measured), Box<dyn Error>> {
+    let (_dir, db) = open(dir)?;
+    let start = now();
+    for batch in 0..total / EVENTS.0 {
+        db.execute_batch("BEGIN IMMEDIATE")?;
+        let mut append = db.prepare_cached(APPEND)?;
+        for n in 1..=EVENTS.0 {
+            append.execute(params![batch * EVENTS.0 + n, PAYLOAD])?;
+        }
+        db.execute_batch("COMMIT")?;
+    }
+    let published = Measured::new(total, start, Vec::new(), false);
+    let start = now();
+    let (mut read, mut offset) = (0, 0);
+    loop {
+        let page: Vec<(i64, Option<String>, Vec<u8>)> = db
+            .prepare_cached(READ)?
+            .query_map(params![offset, EVENTS.1], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })?
+            .collect::<Result<_, _>>()?;
+        let Some((last, ..)) = page.last() else { break };
+        offset = *last;
+        read += page.len();
+    }
+    Ok((published, Measured::new(read, start, Vec::new(), false)))
+}
+
 fn open(dir: &Path) -> Result<(TempDir, Connection), Box<dyn Error>> {
     let dir = tempfile::tempdir_in(dir)?;
     let db = Connection::open(dir.path().join("bare.db"))?;
@@ -84,7 +118,14 @@ fn open(dir: &Path) -> Result<(TempDir, Connection), Box<dyn Error>> {
              token INTEGER,
              payload BLOB NOT NULL
          ) STRICT;
-         CREATE INDEX task_ready ON task (queue, due) WHERE state = 0;",
+         CREATE INDEX task_ready ON task (queue, due) WHERE state = 0;
+         CREATE TABLE event (
+             stream INTEGER NOT NULL,
+             position INTEGER NOT NULL,
+             key TEXT,
+             payload BLOB NOT NULL,
+             PRIMARY KEY (stream, position)
+         ) STRICT, WITHOUT ROWID;",
     )?;
     Ok((dir, db))
 }

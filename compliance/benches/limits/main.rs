@@ -45,11 +45,16 @@ struct Limits {
     commit_rested: Measured,
     /// Insert, claim and delete, 100 of each in one transaction.
     lives: Measured,
+    /// Events appended, 500 in one transaction.
+    publish: Measured,
+    /// Events read, 1,000 at a time.
+    read: Measured,
 }
 
 impl Limits {
     /// One round.
     fn measure(dir: &Path) -> Result<Self, Box<dyn Error>> {
+        let (publish, read) = bare::events(dir, 200_000)?;
         Ok(Self {
             echo: echo::measure(64, 4, 200_000)?,
             echo_alone: echo::measure(1, 1, 20_000)?,
@@ -57,6 +62,8 @@ impl Limits {
             commit: bare::commits(dir, 10_000, None)?,
             commit_rested: bare::commits(dir, 500, Some(measure::REST))?,
             lives: bare::lives(dir, 200_000)?,
+            publish,
+            read,
         })
     }
 
@@ -69,6 +76,8 @@ impl Limits {
             commit: self.commit.better(other.commit),
             commit_rested: self.commit_rested.better(other.commit_rested),
             lives: self.lives.better(other.lives),
+            publish: self.publish.better(other.publish),
+            read: self.read.better(other.read),
         }
     }
 }
@@ -109,6 +118,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("SQLite, commit of one insert", &limits.commit),
         ("SQLite, the same, rested", &limits.commit_rested),
         ("SQLite, whole lives of 100", &limits.lives),
+        ("SQLite, events appended by 500", &limits.publish),
+        ("SQLite, events read by 1,000", &limits.read),
     ] {
         println!("{name:<34}{measured}");
     }

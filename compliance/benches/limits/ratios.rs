@@ -11,6 +11,9 @@ struct Report {
     claim_complete: Option<Measured>,
     lives: Option<Measured>,
     pick_up: Option<Measured>,
+    publish: Option<Measured>,
+    read: Option<Measured>,
+    notify: Option<Measured>,
 }
 
 impl Report {
@@ -37,6 +40,9 @@ impl Report {
             claim_complete: better(self.claim_complete, other.claim_complete),
             lives: better(self.lives, other.lives),
             pick_up: better(self.pick_up, other.pick_up),
+            publish: better(self.publish, other.publish),
+            read: better(self.read, other.read),
+            notify: better(self.notify, other.notify),
         }
     }
 }
@@ -91,6 +97,13 @@ pub(crate) fn of(
         rate("enqueue calls/s : echo", &report.enqueue, &limits.echo, 1.0 / 2.0);
         rate("claim + complete calls/s : echo", &report.claim_complete, &limits.echo, 1.0 / 3.0);
         rate("whole lives/s : bare SQLite", &report.lives, &limits.lives, 1.0 / 2.0);
+        rate("events published/s : bare SQLite", &report.publish, &limits.publish, 1.0 / 2.0);
+        rate("events read/s : bare SQLite", &report.read, &limits.read, 1.0 / 2.0);
+        const WAKE_US: f64 = 5_000.0;
+        if let Some(p99) = report.notify.as_ref().and_then(|notify| notify.p99_us) {
+            let what = "notify p99 us : 5,000";
+            ratios.push(Ratio::new(what, f64::from(p99), WAKE_US, Goal::AtMost(1.0)));
+        }
         if let Some(pick_up) = report.pick_up {
             ratios.extend(pick_ups(limits, &pick_up));
         }

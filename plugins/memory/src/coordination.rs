@@ -90,7 +90,7 @@ impl Records for MemoryStorage {
 impl Transactions for MemoryStorage {
     async fn commit(&self, operations: Vec<Operation>) -> Result<Vec<Applied>, Rejected> {
         self.check_open()?;
-        let taken = self.shared.turns.taken(published(&operations));
+        let taken = self.shared.turns.taken(operations.iter().filter_map(Operation::published));
         self.shared.turns.wait(taken).await?;
         self.check_open()?;
         self.shared.call(|state, now| {
@@ -106,14 +106,6 @@ impl Transactions for MemoryStorage {
         self.check_open()?;
         Ok(Box::new(ReplayedTransaction::new(Arc::new(self.clone()))))
     }
-}
-
-/// The streams that these publish to.
-fn published(operations: &[Operation]) -> impl Iterator<Item = &StreamName> {
-    operations.iter().filter_map(|operation| match operation {
-        Operation::Publish(event) => Some(&event.stream),
-        _ => None,
-    })
 }
 
 #[async_trait]

@@ -117,10 +117,7 @@ impl<R: Replay> ReplayedTransaction<R> {
     async fn take_turns(&mut self, operations: &[Operation]) -> Result<()> {
         let mut streams: Vec<_> = operations
             .iter()
-            .filter_map(|operation| match operation {
-                Operation::Publish(event) => Some(&event.stream),
-                _ => None,
-            })
+            .filter_map(Operation::published)
             .filter(|stream| !self.turns.contains_key(*stream))
             .collect();
         streams.sort_unstable();

@@ -26,6 +26,16 @@ pub enum Operation {
     Resolve(Resolution),
 }
 
+impl Operation {
+    /// The stream that it publishes to.
+    pub fn published(&self) -> Option<&StreamName> {
+        match self {
+            Self::Publish(event) => Some(&event.stream),
+            _ => None,
+        }
+    }
+}
+
 /// The answer to one operation: what the call of its own would have answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Applied {

@@ -5,6 +5,8 @@ mod load; // start here
 mod unary;
 mod lives;
 mod pickup;
+mod events;
+mod notify;
 mod place;
 
 use crate::{
@@ -20,18 +22,25 @@ use rdq_proto::v1::{Durability, GetCapabilitiesRequest};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Measure a server: enqueue, claim and complete, whole lives, pick-up
+/// Measure a server: tasks one by one and whole lives, pick-up, events, notifications
 #[derive(Debug, Args)]
-#[command(after_help = "What is measured, each on a queue of its own that is removed at the end:
+#[command(
+    after_help = "What is measured, each on queues and streams of its own that are removed at the end:
   enqueue         concurrent callers of Enqueue, one task a call
   claim_complete  concurrent callers of ClaimDue and Complete, one task a call
   lives           whole lives through EnqueueBatch and Work streams
   pick_up         from before Enqueue to the receipt on a waiting Work stream, queue idle
+  publish         events, 500 in one Commit
+  read            the same events, in pages of 1,000
+  notify          from before Notify to the wake of a waiting listener, server idle
+
+What the server's storage does not offer is left out, unless it is asked for by --only.
 
 Examples:
   rdq bench
   rdq bench --only lives --tasks 1000000 --output json
-  rdq bench --server http://db7:7420 --payload-bytes 4096 --retention 24h")]
+  rdq bench --server http://db7:7420 --payload-bytes 4096 --retention 24h"
+)]
 pub(crate) struct BenchArgs {
     /// Whole lives to measure
     #[arg(long, value_name = "N", default_value = "200000", value_parser = clap::value_parser!(u64).range(1..))]
@@ -42,6 +51,12 @@ pub(crate) struct BenchArgs {
     /// Pick-ups to measure
     #[arg(long, value_name = "N", default_value = "500", value_parser = clap::value_parser!(u64).range(1..))]
     pick_ups: u64,
+    /// Events to publish and read; whole commits are made of them
+    #[arg(long, value_name = "N", default_value = "200000", value_parser = clap::value_parser!(u64).range(1..))]
+    events: u64,
+    /// Notifications to measure
+    #[arg(long, value_name = "N", default_value = "500", value_parser = clap::value_parser!(u64).range(1..))]
+    notifications: u64,
     /// The size of each payload
     #[arg(long, value_name = "BYTES", default_value = "100")]
     payload_bytes: usize,
@@ -69,6 +84,20 @@ enum Part {
     ClaimComplete,
     Lives,
     PickUp,
+    Publish,
+    Read,
+    Notify,
+}
+
+impl Part {
+    /// The capability without which it cannot be measured.
+    fn needs(self) -> &'static [&'static str] {
+        match self {
+            Self::Enqueue | Self::ClaimComplete | Self::Lives | Self::PickUp => &[],
+            Self::Publish | Self::Read => &["streams", "transactions"],
+            Self::Notify => &["signals"],
+        }
+    }
 }
 
 /// All that was measured.
@@ -88,6 +117,12 @@ struct Report {
     lives: Option<Measured>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pick_up: Option<Measured>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    publish: Option<Measured>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read: Option<Measured>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notify: Option<Measured>,
 }
 
 /// Runs `rdq bench`.
@@ -101,9 +136,9 @@ pub(crate) async fn bench(args: BenchArgs) -> Result<Outcome, CliError> {
     let report = measure(&args, &place).await;
     let leftovers = place.clean_up().await;
     let report = report?;
-    for queue in leftovers {
+    for name in leftovers {
         eprintln!(
-            "Queue {queue} still holds tasks: remove them with `rdq cancel` and `rdq dlq purge`."
+            "{name} still holds something: remove it with `rdq cancel`, `rdq dlq purge` and `rdq stream trim`."
         );
     }
     match args.client.output {
@@ -129,8 +164,15 @@ async fn measure(args: &BenchArgs, place: &Place) -> Result<Report, CliError> {
         claim_complete: None,
         lives: None,
         pick_up: None,
+        publish: None,
+        read: None,
+        notify: None,
     };
-    let wants = |part| args.only.is_empty() || args.only.contains(&part);
+    let has = |capability: &&str| server.capabilities.iter().any(|it| it == capability);
+    let wants = |part: Part| match args.only.is_empty() {
+        true => part.needs().iter().all(has),
+        false => args.only.contains(&part),
+    };
     // Claims need the tasks that enqueueing leaves.
     if wants(Part::Enqueue) || wants(Part::ClaimComplete) {
         let queue = place.queue("unary").await?;
@@ -149,6 +191,18 @@ async fn measure(args: &BenchArgs, place: &Place) -> Result<Report, CliError> {
         let queue = place.queue("pick-up").await?;
         report.pick_up = Some(pickup::measure(place, &queue, args.pick_ups).await?);
     }
+    // Reads need the events that publishing leaves.
+    if wants(Part::Publish) || wants(Part::Read) {
+        let stream = place.stream("events");
+        let published = events::publish(place, &stream, args.events).await?;
+        report.publish = wants(Part::Publish).then_some(published);
+        if wants(Part::Read) {
+            report.read = Some(events::read(place, &stream).await?);
+        }
+    }
+    if wants(Part::Notify) {
+        report.notify = Some(notify::measure(place, args.notifications).await?);
+    }
     Ok(report)
 }
 
@@ -159,6 +213,9 @@ impl Report {
             ("claim + complete", "calls", &self.claim_complete),
             ("EnqueueBatch + Work", "lives", &self.lives),
             ("pick-up, idle", "tasks", &self.pick_up),
+            ("publish", "events", &self.publish),
+            ("read", "events", &self.read),
+            ("notify, idle", "wakes", &self.notify),
         ];
         let rows = parts.into_iter().filter_map(|(name, unit, measured)| {
             let measured = measured.as_ref()?;

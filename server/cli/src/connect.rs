@@ -3,8 +3,9 @@
 use crate::{errors::CliError, output::Format, values};
 use rdq_proto::v1::{
     lock_service_client::LockServiceClient, queue_service_client::QueueServiceClient,
-    schedule_service_client::ScheduleServiceClient, stream_service_client::StreamServiceClient,
-    task_service_client::TaskServiceClient,
+    schedule_service_client::ScheduleServiceClient, signal_service_client::SignalServiceClient,
+    stream_service_client::StreamServiceClient, task_service_client::TaskServiceClient,
+    transaction_service_client::TransactionServiceClient,
 };
 use std::time::Duration;
 use tonic::{
@@ -105,6 +106,16 @@ impl Client {
     /// The service of schedules.
     pub(crate) fn schedules(&self) -> ScheduleServiceClient<Channel> {
         ScheduleServiceClient::new(self.channel.clone())
+    }
+
+    /// The service of signals.
+    pub(crate) fn signals(&self) -> SignalServiceClient<Channel> {
+        SignalServiceClient::new(self.channel.clone())
+    }
+
+    /// The service of transactions.
+    pub(crate) fn transactions(&self) -> TransactionServiceClient<Channel> {
+        TransactionServiceClient::new(self.channel.clone())
     }
 
     /// A request with the deadline of one call.

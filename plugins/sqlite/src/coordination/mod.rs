@@ -119,11 +119,7 @@ impl Records for SqliteStorage {
 #[async_trait]
 impl Transactions for SqliteStorage {
     async fn commit(&self, operations: Vec<Operation>) -> Result<Vec<Applied>, Rejected> {
-        let published = operations.iter().filter_map(|operation| match operation {
-            Operation::Publish(event) => Some(&event.stream),
-            _ => None,
-        });
-        self.wait_for_turns(published).await?;
+        self.wait_for_turns(operations.iter().filter_map(Operation::published)).await?;
         let cost = transactions::cost(&operations);
         self.writer
             .call("commit", cost, move |tx| transactions::commit(tx, &operations))

@@ -11,7 +11,7 @@ use rdq_proto::{
         CancelRequest, ClaimDueRequest, CompleteRequest, DeleteQueueRequest, ListRequest,
         PurgeRequest, PurgeSucceededRequest, PutQueueRequest, QueueConfig, Resolution,
         ResolveBatchRequest, RetentionConfig, Selector, SweepExpiredRequest, Task, TaskStatus,
-        resolution::Call, selector::Selection,
+        TrimRequest, resolution::Call, selector::Selection,
     },
 };
 use std::{
@@ -36,10 +36,12 @@ pub(super) struct Place {
     clients: Vec<Client>,
     /// Concurrent callers.
     pub(super) callers: u32,
-    payload: Bytes,
+    /// Of each task and event.
+    pub(super) payload: Bytes,
     retention: Duration,
     run: u64,
     queues: Mutex<Vec<String>>,
+    streams: Mutex<Vec<String>>,
 }
 
 impl Place {
@@ -52,6 +54,7 @@ impl Place {
             retention: args.retention,
             run: RandomState::new().hash_one(()),
             queues: Mutex::default(),
+            streams: Mutex::default(),
         }
     }
 
@@ -61,9 +64,14 @@ impl Place {
         &self.clients[index]
     }
 
+    /// A name that nobody else uses.
+    pub(super) fn name(&self, what: &str) -> String {
+        format!("rdq-bench-{:016x}-{what}", self.run)
+    }
+
     /// Makes a queue that nobody else uses.
     pub(super) async fn queue(&self, what: &str) -> Result<String, CliError> {
-        let name = format!("rdq-bench-{:016x}-{what}", self.run);
+        let name = self.name(what);
         let none = Some(values::wire(Duration::ZERO));
         let retention = RetentionConfig {
             succeeded: Some(values::wire(self.retention)),
@@ -78,6 +86,13 @@ impl Place {
         Ok(name)
     }
 
+    /// A stream that nobody else uses; it is made by what is published.
+    pub(super) fn stream(&self, what: &str) -> String {
+        let name = self.name(what);
+        self.streams.lock().expect("nobody panics with it").push(name.clone());
+        name
+    }
+
     /// A task as the wire carries it: encoded once, sent many times.
     pub(super) fn task(&self, queue: &str) -> Bytes {
         let task = Task {
@@ -89,7 +104,7 @@ impl Place {
         task.encode_to_vec().into()
     }
 
-    /// Removes the queues and all they hold; answers those it could not remove.
+    /// Removes the queues and all they hold, and the events; answers those it could not remove.
     pub(super) async fn clean_up(&self) -> Vec<String> {
         let queues = std::mem::take(&mut *self.queues.lock().expect("nobody panics with it"));
         let mut left = Vec::new();
@@ -98,7 +113,21 @@ impl Place {
                 left.push(queue);
             }
         }
+        let streams = std::mem::take(&mut *self.streams.lock().expect("nobody panics with it"));
+        for stream in streams {
+            if self.trim(&stream).await.is_err() {
+                left.push(stream);
+            }
+        }
         left
+    }
+
+    /// Of a stream its counter stays, by contract: a few bytes.
+    async fn trim(&self, stream: &str) -> Result<(), Status> {
+        let client = self.client(0);
+        let request = TrimRequest { stream: stream.to_owned(), horizon: i64::MAX };
+        client.streams().trim(client.request(request)).await?;
+        Ok(())
     }
 
     async fn remove(&self, queue: &str) -> Result<(), Status> {

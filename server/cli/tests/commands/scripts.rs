@@ -163,9 +163,15 @@ async fn a_small_bench_measures_everything_and_leaves_no_queue() {
         "5",
         "--callers",
         "8",
+        "--events",
+        "1200",
+        "--notifications",
+        "5",
     ]);
-    for (part, count) in [("enqueue", 200), ("claim_complete", 400), ("lives", 600), ("pick_up", 5)]
-    {
+    let tasks = [("enqueue", 200), ("claim_complete", 400), ("lives", 600), ("pick_up", 5)];
+    // Whole commits of 500 events.
+    let rest = [("publish", 1500), ("read", 1500), ("notify", 5)];
+    for (part, count) in tasks.into_iter().chain(rest) {
         assert_eq!(report[part]["count"], count, "{report}");
     }
     assert!(report["lives"]["per_second"].as_f64().expect("a rate") > 0.0);
