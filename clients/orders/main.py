@@ -77,7 +77,6 @@ class Shop:
 
     async def run(self) -> None:
         await self.postgres.start()
-        await self.rows("SELECT")  # it is ready
         connection = await asyncpg.connect(self.url)
         await connection.execute((HERE / "shop.sql").read_text())
         await connection.close()

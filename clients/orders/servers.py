@@ -76,48 +76,37 @@ class Program:
 
 
 class Server(Program):
-    """A program that listens."""
+    """A program that says when it serves."""
 
     port: int
+    ready: str
 
     async def start(self) -> None:
         while not self.is_running():
+            before = self.log.stat().st_size if self.log.exists() else 0
             await super().start()
-            await self._listens()
-
-    async def _listens(self) -> None:
-        """Or has ended, as PostgreSQL does while what a killed one left behind is still in use."""
-        while self.is_running():
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", self.port)
-            except OSError:
+            said = ""
+            while self.is_running() and self.ready not in said:
                 await asyncio.sleep(0.1)
-            else:
-                writer.close()
-                return
+                said = self.log.read_bytes()[before:].decode(errors="replace")
+            # As PostgreSQL says it of what one that was killed left behind.
+            if not self.is_running() and "is still in use" not in said:
+                raise Failed(f"{self.name} did not start")
 
 
 async def postgres(folder: pathlib.Path) -> Server:
     programs = postgres_programs()
     if POSTGRES_USER is not None:
         shutil.chown(folder, POSTGRES_USER, POSTGRES_USER)
-    arguments = (
-        "--no-sync",
-        "--auth=trust",
-        "--username=postgres",
-        "--encoding=UTF8",
-        "--locale=C.UTF-8",
-        "-D",
-        "data",
-    )
-    making = Program(folder, "initdb", str(programs / "initdb"), *arguments, user=POSTGRES_USER)
+    form = ("--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C.UTF-8")
+    making = Program(folder, "initdb", str(programs / "initdb"), "--no-sync", *form, "-D", "data", user=POSTGRES_USER)
     await making.start()
     if await making.process.wait():
         raise Failed(f"initdb failed: {making.log.read_text()}")
     port = free_port()
     settings = (f"-cport={port}", "-clisten_addresses=127.0.0.1", "-cunix_socket_directories=")
     server = Server(folder, "postgres", str(programs / "postgres"), "-D", "data", *settings, user=POSTGRES_USER)
-    server.port = port
+    server.port, server.ready = port, "database system is ready to accept connections"
     return server
 
 
@@ -125,5 +114,5 @@ def rdq(folder: pathlib.Path, storage: str) -> Server:
     port = free_port()
     addresses = ("--listen", f"127.0.0.1:{port}", "--http", "127.0.0.1:0")
     server = Server(folder, "rdq", RDQ, "serve", *addresses, "--storage", storage)
-    server.port = port
+    server.port, server.ready = port, "rdq serves"  # which comes when it has its schema; it listens before
     return server

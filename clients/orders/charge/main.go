@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	_ "github.com/lib/pq"
 
@@ -29,7 +30,8 @@ func main() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	worker := rdq.NewWorker(client, rdq.WorkerOptions{Queues: []string{"charges"}})
+	// A claim that was lost on its way, with the server that made it, ends with its lease.
+	worker := rdq.NewWorker(client, rdq.WorkerOptions{Queues: []string{"charges"}, Lease: 10 * time.Second})
 	worker.Handle("charge", func(ctx context.Context, claim *rdq.Claim) ([]byte, error) {
 		var order struct {
 			Order string
