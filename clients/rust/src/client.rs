@@ -8,14 +8,16 @@ use crate::{
 use rdq_proto::{
     CONTRACT_VERSION,
     v1::{
-        GetCapabilitiesRequest, GetCapabilitiesResponse, queue_service_client::QueueServiceClient,
-        task_service_client::TaskServiceClient,
+        GetCapabilitiesRequest, GetCapabilitiesResponse, lock_service_client::LockServiceClient,
+        outbox_service_client::OutboxServiceClient, queue_service_client::QueueServiceClient,
+        stream_service_client::StreamServiceClient, task_service_client::TaskServiceClient,
     },
 };
 use std::time::Duration;
 use tokio::time::Instant;
 use tonic::{
-    Request, Response, Status,
+    GrpcMethod, Request, Response, Status,
+    service::{Interceptor, interceptor::InterceptedService},
     transport::{Channel, Endpoint},
 };
 
@@ -38,6 +40,8 @@ const ANSWER_BYTES_MAX: usize = 8 << 20;
 #[derive(Debug, Clone)]
 pub struct Client {
     channel: Channel,
+    /// How the channel was made, if it was made here.
+    endpoint: Option<Endpoint>,
     deadline: Duration,
 }
 
@@ -79,15 +83,15 @@ impl ClientBuilder {
             return Err(refused());
         }
         let endpoint = Endpoint::from_shared(url).map_err(|_| refused())?;
-        let channel = endpoint
+        let endpoint = endpoint
             .connect_timeout(CONNECT_WITHIN)
             .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
             .keep_alive_timeout(KEEP_ALIVE_WITHIN)
             .keep_alive_while_idle(true)
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
-            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            .connect_lazy();
-        Ok(Client { channel, deadline: self.deadline })
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
+        let channel = endpoint.connect_lazy();
+        Ok(Client { channel, endpoint: Some(endpoint), deadline: self.deadline })
     }
 }
 
@@ -104,13 +108,13 @@ impl Client {
 
     /// A client on a channel of your own, for instance one with TLS.
     pub fn from_channel(channel: Channel) -> Self {
-        Self { channel, deadline: DEADLINE }
+        Self { channel, endpoint: None, deadline: DEADLINE }
     }
 
     /// The same connection with another deadline of unary calls.
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Self {
-        Self { channel: self.channel.clone(), deadline }
+        Self { deadline, ..self.clone() }
     }
 
     /// What the server and its backend offer.
@@ -121,9 +125,35 @@ impl Client {
         .await
     }
 
+    /// This connection for the generated stubs, such as
+    /// `StreamServiceClient::new(client.connection())`, for calls that this client has no function
+    /// for.
+    ///
+    /// A unary call has the client's deadline if its request has none. Nothing is repeated, since
+    /// not every call may be: a `Publish` or a `Commit` may have happened although its answer was
+    /// lost. [`Error`] is made of a [`Status`], by `?` too.
+    pub fn connection(&self) -> Connection {
+        InterceptedService::new(self.channel.clone(), UnaryDeadline(self.deadline))
+    }
+
+    /// The same server by a connection that nobody shares, for a stream that may not be read for a
+    /// while; the same connection if the channel is the caller's.
+    pub(crate) fn apart(&self) -> Self {
+        let channel = match &self.endpoint {
+            Some(endpoint) => endpoint.connect_lazy(),
+            None => self.channel.clone(),
+        };
+        Self { channel, ..self.clone() }
+    }
+
     pub(crate) fn rpc(&self) -> Rpc {
         let channel = || self.channel.clone();
         Rpc {
+            streams: StreamServiceClient::new(channel())
+                .max_decoding_message_size(ANSWER_BYTES_MAX),
+            locks: LockServiceClient::new(channel()),
+            outboxes: OutboxServiceClient::new(channel())
+                .max_decoding_message_size(ANSWER_BYTES_MAX),
             tasks: TaskServiceClient::new(channel()).max_decoding_message_size(ANSWER_BYTES_MAX),
             queues: QueueServiceClient::new(channel()).max_decoding_message_size(ANSWER_BYTES_MAX),
         }
@@ -158,6 +188,33 @@ impl Client {
 pub(crate) struct Rpc {
     pub(crate) tasks: TaskServiceClient<Channel>,
     pub(crate) queues: QueueServiceClient<Channel>,
+    pub(crate) streams: StreamServiceClient<Channel>,
+    pub(crate) locks: LockServiceClient<Channel>,
+    pub(crate) outboxes: OutboxServiceClient<Channel>,
+}
+
+/// A [`Client`]'s connection, for generated stubs: see [`Client::connection`].
+pub type Connection = InterceptedService<Channel, UnaryDeadline>;
+
+/// Methods whose answer is a stream, which may last.
+const STREAMING: [&str; 8] =
+    ["Work", "ClaimDue", "WaitDue", "Redrive", "Purge", "Subscribe", "Listen", "Transact"];
+
+/// Gives a unary call a deadline where its request has none.
+#[derive(Debug, Clone)]
+pub struct UnaryDeadline(Duration);
+
+impl Interceptor for UnaryDeadline {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        let is_streaming = request
+            .extensions()
+            .get::<GrpcMethod<'static>>()
+            .is_some_and(|method| STREAMING.contains(&method.method()));
+        if !is_streaming && !request.metadata().contains_key("grpc-timeout") {
+            request.set_timeout(self.0);
+        }
+        Ok(request)
+    }
 }
 
 /// One try of a call.
@@ -270,6 +327,17 @@ mod tests {
         let error = client.connect().await.unwrap_err();
         assert_eq!(error.code(), Code::Unavailable, "{error:?}");
         assert!(!error.outcome_unknown());
+    }
+
+    #[test]
+    fn the_methods_that_stream_are_those_of_the_contract() {
+        use prost::Message as _;
+        let contract = prost_types::FileDescriptorSet::decode(rdq_proto::DESCRIPTOR_SET).unwrap();
+        let services = contract.file.into_iter().flat_map(|file| file.service);
+        for method in services.flat_map(|service| service.method) {
+            let name = method.name();
+            assert_eq!(STREAMING.contains(&name), method.server_streaming(), "{name}");
+        }
     }
 
     #[test]

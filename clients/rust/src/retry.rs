@@ -8,6 +8,11 @@ pub(crate) const CALLS: Range = Range { first: ms(100), most: ms(5_000) };
 /// Between the streams of a worker.
 pub(crate) const STREAMS: Range = Range { first: ms(100), most: ms(10_000) };
 
+/// Between the tries to acquire a lock that another holds.
+pub(crate) const LOCKS: Range = Range { first: ms(100), most: ms(1_000) };
+/// Between the claims of a relay that found nothing.
+pub(crate) const IDLE: Range = Range { first: ms(100), most: ms(2_000) };
+
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }

@@ -333,7 +333,7 @@ pub async fn shutdown_signal() {
     }
 }
 
-fn worker_id() -> String {
+pub(crate) fn worker_id() -> String {
     let host = gethostname::gethostname().to_string_lossy().into_owned();
     let host = &host[..boundary(&host, HOST_BYTES_MAX)];
     let letters: String = std::iter::repeat_with(fastrand::lowercase).take(6).collect();

@@ -10,4 +10,5 @@ mod stopping;
 mod contents;
 mod operating;
 mod tracing;
+mod coordinating;
 mod readme;

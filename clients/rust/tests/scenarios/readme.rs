@@ -22,7 +22,8 @@ fn readme_shows_the_examples() {
     let blocks = readme.split("```").skip(1).step_by(2);
     let programs = blocks.filter_map(|block| block.strip_prefix("rust,no_run\n"));
     let programs: Vec<_> = programs.filter(|block| block.contains("fn main")).collect();
-    assert_eq!(programs, [read("examples/produce.rs"), read("examples/work.rs")]);
+    let examples = ["produce", "work", "coordinate"];
+    assert_eq!(programs, examples.map(|name| read(&format!("examples/{name}.rs"))));
 }
 
 /// An example, which cargo builds beside the tests.
@@ -70,4 +71,11 @@ async fn readme_runs_as_written() {
     assert!(told.unwrap().success());
     until("it ends in order", async || work.try_wait().unwrap().map(|end| assert!(end.success())))
         .await;
+
+    let mut coordinate = run("coordinate");
+    let mut said = String::new();
+    coordinate.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(coordinate.wait().unwrap().success());
+    assert_eq!(said, "order 1, generation 1\ninvoice 1, attempt 1\ntrue\n");
+    assert_eq!(client.get("ship-1").await.unwrap().queue(), "shipping");
 }
