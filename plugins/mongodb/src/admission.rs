@@ -25,8 +25,8 @@ pub(crate) async fn enqueue(db: &Db, tasks: &[NewTask]) -> Step<Vec<Answered<Adm
         let drawn = draw(db, Numbers::Admissions, open.len()).await.map_err(late)?;
         let documents: Vec<_> = open
             .iter()
-            .zip(drawn.first..)
-            .map(|(index, seq)| document(&tasks[*index], seq, drawn.now))
+            .enumerate()
+            .map(|(place, index)| document(&tasks[*index], drawn.number(place), drawn.now))
             .collect();
         let refused = db.insert(&documents).await.map_err(late)?;
         let mut taken = Vec::new();

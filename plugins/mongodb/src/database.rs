@@ -6,6 +6,7 @@ use crate::{
     config::{MongoOptions, OpenError},
     document::TaskDocument,
     errors::{Access, Failure, Step},
+    numbers::Numbering,
 };
 use futures::TryStreamExt as _;
 use mongodb::{
@@ -35,6 +36,7 @@ pub(crate) const TRIES_MAX: u32 = 10;
 pub(crate) struct Db {
     pub(crate) database: Database,
     pub(crate) clock: Arc<Clock>,
+    pub(crate) numbering: Arc<Numbering>,
     client: Client,
     /// What another member could still undo is not read.
     tasks: Collection<TaskDocument>,
@@ -53,8 +55,7 @@ impl Db {
         client.server_selection_timeout.get_or_insert(SELECTION_MAX);
         client.connect_timeout.get_or_insert(SELECTION_MAX);
         client.max_pool_size.get_or_insert(CONNECTIONS_MAX);
-        // Should the server end, numbers that were drawn may end with it: what was to use them is not
-        // sent to the next one.
+        // What the driver repeats by itself nobody judged again.
         client.retry_writes = Some(false);
         // Every read here decides something: it is the primary's.
         client.selection_criteria = None;
@@ -74,7 +75,8 @@ impl Db {
         };
         let (tasks, recent) =
             (collection(ReadConcern::majority()), collection(ReadConcern::local()));
-        Ok(Self { clock: Arc::default(), client, tasks, recent, durable, database })
+        let (clock, numbering) = (Arc::default(), Arc::default());
+        Ok(Self { database, clock, numbering, client, tasks, recent, durable })
     }
 
     /// Waits for nothing but the primary's memory. What is written so is on disk and with the

@@ -108,6 +108,19 @@ impl Failure {
         }
     }
 
+    /// The same, for another who waited for the same command.
+    pub(crate) fn again(&self) -> Self {
+        let said = |cause: &BoxError| cause.to_string().into();
+        match self {
+            Self::Contention => Self::Contention,
+            Self::Unavailable(cause) => Self::Unavailable(said(cause)),
+            Self::Unknown(cause) => Self::Unknown(said(cause)),
+            Self::Full(cause) => Self::Full(said(cause)),
+            Self::Internal(cause) => Self::Internal(said(cause)),
+            Self::Answer(error) => Self::Internal(error.to_string().into()),
+        }
+    }
+
     /// Whether the command did nothing and may do better when it is sent again.
     pub(crate) fn may_be_repeated(&self) -> bool {
         match self {

@@ -12,8 +12,10 @@ mod turns;
 
 mod admission;
 mod candidates;
+mod gathered;
 mod claims;
 mod holding;
+mod completions;
 mod dead_letters;
 mod sweeps;
 mod queues;

@@ -10,13 +10,13 @@ use crate::{
 use mongodb::{
     IndexModel,
     bson::{Binary, Bson, Document, doc, spec::BinarySubtype},
-    options::IndexOptions,
+    options::{IndexOptions, ReturnDocument},
 };
 use rdq_spi::Migrated;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
 /// The version of the schema that this code knows.
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
 
 /// Makes what is missing; answers which store this is, and what became of its schema.
 pub(crate) async fn migrate(db: &Db) -> Result<(StoreId, Migrated), OpenError> {
@@ -39,6 +39,11 @@ pub(crate) async fn migrate(db: &Db) -> Result<(StoreId, Migrated), OpenError> {
     }
     let tasks = db.database.collection::<TaskDocument>("tasks");
     tasks.create_indexes(indexes()).await?;
+    if found < VERSION {
+        // Numbers are as they were, and from now on far above them: an older version's would not be.
+        let older = doc! { "_id": "store", "version": { "$lt": VERSION } };
+        store.update_one(older, doc! { "$set": { "version": VERSION } }).await?;
+    }
     let migrated = Migrated {
         from: if is_new { None } else { u32::try_from(found).ok() },
         to: VERSION.unsigned_abs(),
@@ -51,6 +56,17 @@ pub(crate) async fn migrate(db: &Db) -> Result<(StoreId, Migrated), OpenError> {
         }
         _ => Err(OpenError::Corrupt { what: "store_id" }),
     }
+}
+
+/// Counts a handle among those of the store.
+pub(crate) async fn enter(db: &Db) -> Result<(), OpenError> {
+    let one_more = doc! { "$inc": { "handles": 1_i64 } };
+    let store = db.beside("store");
+    let counted = store.find_one_and_update(doc! { "_id": "numbers" }, one_more);
+    let numbers = counted.return_document(ReturnDocument::After).await?;
+    let count = numbers.and_then(|numbers| numbers.get_i64("handles").ok());
+    db.numbering.open(count.ok_or(OpenError::Corrupt { what: "the document of numbers" })?);
+    Ok(())
 }
 
 /// Says whether it was not there yet.

@@ -2,11 +2,12 @@
 
 use crate::{
     admission::{self, Answered},
-    checks, claims,
+    checks,
     config::{MongoOptions, OpenError},
     database::Db,
     dead_letters,
     errors::{Access, Failure, Step},
+    gathered::Gathered,
     holding, migrations, queues, reads,
     rounds::rounds,
     sweeps,
@@ -33,7 +34,6 @@ use std::{
     },
     time::Duration,
 };
-use tokio::sync::Mutex;
 
 /// How long a call may take in all, should the server not answer.
 const CALL_MAX: Duration = Duration::from_secs(35);
@@ -45,9 +45,7 @@ pub struct MongoStorage {
     store_id: StoreId,
     turns: Turns,
     waiting: Waiting,
-    /// One claim at a time: those that look at once pick the same tasks, and lose them to each
-    /// other.
-    claiming: Arc<Mutex<()>>,
+    gathered: Arc<Gathered>,
     is_closed: AtomicBool,
 }
 
@@ -57,9 +55,10 @@ impl MongoStorage {
         let db = Db::new(&options).await?;
         let topology = checks::check_server(&db).await?;
         let (store_id, _) = migrations::migrate(&db).await?;
+        migrations::enter(&db).await?;
         let waiting = Waiting::start(&db, topology);
-        let (turns, claiming) = (Turns::default(), Arc::default());
-        Ok(Self { db, store_id, turns, waiting, claiming, is_closed: AtomicBool::new(false) })
+        let (turns, gathered) = (Turns::default(), Arc::default());
+        Ok(Self { db, store_id, turns, waiting, gathered, is_closed: AtomicBool::new(false) })
     }
 
     /// Makes what is missing in the database, and disconnects again.
@@ -205,10 +204,9 @@ impl Storage for MongoStorage {
             expected.push(first.map(|from| from.queue.clone()).collect::<HashSet<_>>());
         }
         let (db, store_id) = (self.db.clone(), self.store_id);
-        let claiming = Arc::clone(&self.claiming);
+        let gathered = Arc::clone(&self.gathered);
         let claimed = self.run("claim_due", Access::Write, async move {
-            let _turn = claiming.lock().await;
-            claims::claim_due(&db, store_id, &claims).await
+            gathered.claim_due(&db, store_id, claims).await
         });
         let claimed = claimed.await?;
         for (claimed, expected) in claimed.iter().zip(expected) {
