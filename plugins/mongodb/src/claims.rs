@@ -6,7 +6,7 @@ use crate::{
     changes::{Applied, Change, apply, first_error, number},
     database::{Db, TRIES_MAX, pause, random},
     document::{IN_FLIGHT, PENDING, TaskDocument, date, one_more},
-    errors::{Failure, Step},
+    errors::{Access, Failure, Step},
     history::lapsed,
     token::{Held, StoreId},
 };
@@ -217,7 +217,7 @@ async fn take_alike(
         .collect();
     let command = doc! { "update": "tasks", "updates": statements, "ordered": false };
     let reply = db.write(command).await?;
-    match first_error(&reply) {
+    match first_error(&reply, Access::Write) {
         // It may have taken some before it met another writer.
         None | Some(Failure::Contention) => {}
         Some(error) => return Err(error.after_a_write()),

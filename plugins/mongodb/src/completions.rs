@@ -7,7 +7,7 @@ use crate::{
     changes::{first_error, number},
     database::{Db, literal, random},
     document::{Ending, IN_FLIGHT, SUCCEEDED, TaskDocument, binary, count_of_one_more, date},
-    errors::{Failure, Step, corrupt},
+    errors::{Access, Failure, Step, corrupt},
     history::{ROOM, succeeded},
     numbers::lift,
     token::{Held, StoreId},
@@ -137,7 +137,7 @@ async fn keep(
 
 /// How many tasks a command changed. One that met other writers stopped there.
 fn counted(reply: &Document) -> Step<usize> {
-    match first_error(reply) {
+    match first_error(reply, Access::Write) {
         None | Some(Failure::Contention) => {
             usize::try_from(number(reply, "n")).map_err(|_| corrupt("the server's answer"))
         }

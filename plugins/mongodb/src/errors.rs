@@ -48,8 +48,9 @@ pub(crate) const DUPLICATE_KEY: i32 = 11_000;
 
 fn code(code: i32) -> Code {
     match code {
-        // WriteConflict, LockTimeout, LockBusy, TransientTransactionError's own.
-        112 | 24 | 46 => Code::Conflict,
+        // WriteConflict, LockTimeout, LockBusy; of transactions: NoSuchTransaction, SnapshotTooOld,
+        // SnapshotUnavailable, PreparedTransactionInProgress. And two who made one document at once.
+        112 | 24 | 46 | 251 | 239 | 246 | 267 | DUPLICATE_KEY => Code::Conflict,
         // NotWritablePrimary, NotPrimaryNoSecondaryOk, and a member that is not ready.
         10_107 | 13_435 | 13_436 => Code::NotPrimary,
         // ShutdownInProgress, PrimarySteppedDown, InterruptedAtShutdown,

@@ -222,7 +222,7 @@ pub(crate) async fn resolve(
 }
 
 /// Ends claims, each as it is judged.
-async fn judge_each(
+pub(crate) async fn judge_each(
     db: &Db,
     store_id: StoreId,
     resolutions: &[&Resolution],

@@ -4,6 +4,7 @@
 #![doc = include_str!("../README.md")]
 
 mod storage; // start here
+mod calls;
 mod database;
 mod numbers;
 mod changes;
@@ -20,6 +21,8 @@ mod dead_letters;
 mod sweeps;
 mod queues;
 mod reads;
+
+mod coordination;
 
 mod waiting;
 mod notifier;

@@ -125,6 +125,11 @@ fn read(value: &Document, field: &str) -> Option<(i64, Timestamp)> {
     Some((last, instant(*now)))
 }
 
+/// The storage's clock.
+pub(crate) async fn now(db: &Db) -> Step<Timestamp> {
+    Ok(draw(db, Numbers::Ends, 0).await?.now)
+}
+
 /// Before tasks of these claims are removed: what is admitted from now on is above them.
 pub(crate) async fn lift(db: &Db, generations: impl IntoIterator<Item = i64>) -> Step<()> {
     let Some(highest) = generations.into_iter().max() else { return Ok(()) };
