@@ -246,14 +246,19 @@ impl Db {
     }
 
     /// Begins a transaction: the same database, of which all that is read and durably written is
-    /// part of it. It sees one moment, and its own writes; dropped, it is rolled back.
-    pub(crate) async fn begin(&self) -> Step<Self> {
+    /// part of it. It sees one moment, and its own writes; dropped, it is rolled back. One that only
+    /// reads in the end waits for nobody's disk there.
+    pub(crate) async fn begin(&self, access: Access) -> Step<Self> {
+        let concern = match access {
+            Access::Read => WriteConcern::nodes(1),
+            Access::Write => self.durable.clone(),
+        };
         let failed = |error| Failure::of(error, Access::Read);
         let mut session = self.client.start_session().await.map_err(failed)?;
         session
             .start_transaction()
             .read_concern(ReadConcern::snapshot())
-            .write_concern(self.durable.clone())
+            .write_concern(concern)
             .max_commit_time(COMMAND_MAX)
             .await
             .map_err(failed)?;

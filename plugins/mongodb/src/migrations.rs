@@ -24,7 +24,7 @@ use std::{
 const VERSION: i32 = 2;
 /// How long a document that told somebody of something is kept.
 const TOLD_KEPT: Duration = Duration::from_secs(60);
-/// The server's word for a collection that is there: NamespaceExists.
+/// The server's word for a collection that is there: `NamespaceExists`.
 const EXISTS: i32 = 48;
 
 /// Makes what is missing; answers which store this is, and what became of its schema.

@@ -13,7 +13,7 @@ use mongodb::{
 };
 use rdq_compliance::crew::{claim_from, new_task, queue, resolution};
 use rdq_mongodb::MongoStorage;
-use rdq_spi::{Call, ListParams, Outcome, Resolution, Storage as _};
+use rdq_spi::{AttemptReport, Call, ListParams, Outcome, Resolution, Storage as _};
 use rdq_test_servers::LocalServer;
 use served::Served;
 use std::time::Duration;
@@ -121,8 +121,8 @@ async fn generations_grow_over_removals_whatever_the_clock_does() {
         generations.push(claim.generation);
         let mut end = resolution(&claim, Call::DeadLetter);
         if is_forgotten {
-            let attempt = Default::default();
-            let outcome = Outcome::Succeed { attempt, result: Default::default(), forget: true };
+            let attempt = AttemptReport::default();
+            let outcome = Outcome::Succeed { attempt, result: "".into(), forget: true };
             end = Resolution { call: Call::Complete, outcome, ..end };
         }
         store.resolve(vec![end]).await.unwrap().remove(0).unwrap();

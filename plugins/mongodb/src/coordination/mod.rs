@@ -86,7 +86,7 @@ impl Coordination {
         let events: Vec<_> = events.iter().collect();
         let mut runs = Runs::default();
         let published = loop {
-            let tx = self.db.begin().await?;
+            let tx = self.db.begin(Access::Write).await?;
             let ended = async {
                 let offsets = streams::publish(&tx, &events).await?;
                 self.announcer.tell(&tx, &topics).await?;
@@ -113,7 +113,7 @@ impl Coordination {
     ) -> Step<Result<Run, Rejected>> {
         let Self { db, store_id, announcer, .. } = self;
         let ran = transactions::run(db, *store_id, announcer, operations, then).await;
-        let is_commit = matches!(then, None | Some(Then::Commit(_)));
+        let is_commit = transactions::access(then) == Access::Write;
         match ran {
             Ok(Ok((done, read))) => {
                 if is_commit {
@@ -299,10 +299,7 @@ impl Transactions for MongoStorage {
 #[async_trait]
 impl Replay for Coordination {
     async fn run(&self, operations: Vec<Operation>, then: Then) -> Result<Run, Rejected> {
-        let access = match then {
-            Then::Commit(_) => Access::Write,
-            Then::Undo | Then::Get(_) | Then::Read(_) | Then::Offset(..) => Access::Read,
-        };
+        let access = transactions::access(Some(&then));
         let replay = |base: Self| async move { base.transact(&operations, Some(&then)).await };
         Coordination::run(self, "transaction", access, replay).await?
     }

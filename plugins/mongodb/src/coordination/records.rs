@@ -8,7 +8,7 @@ use super::session::{Ended, Runs};
 use crate::{
     database::{Db, literal, random},
     document::{binary, bytes, date, instant},
-    errors::{Step, corrupt},
+    errors::{Access, Step, corrupt},
 };
 use bytes::Bytes;
 use mongodb::bson::{Binary, DateTime, Document, doc};
@@ -87,7 +87,7 @@ pub(super) async fn compare_and_set(db: &Db, change: &CompareAndSet) -> Step<Res
     }
     let mut runs = Runs::default();
     loop {
-        let tx = db.begin().await?;
+        let tx = db.begin(Access::Write).await?;
         let made = make(&tx, key, value).await;
         let ended = made.map(|made| match made {
             Some(revision) => Ended::Kept(Ok(revision)),
@@ -155,7 +155,7 @@ async fn change_one(db: &Db, key: &RecordKey, revision: i64, update: Vec<Documen
     let wanted = doc! { "_id": id_of(key), "revision": revision, "made": { "$exists": true } };
     let command = doc! { "update": COLLECTION, "updates": [{ "q": wanted, "u": update }] };
     let reply = db.write(command).await?;
-    match crate::changes::first_error(&reply, crate::errors::Access::Write) {
+    match crate::changes::first_error(&reply, Access::Write) {
         Some(failure) => Err(failure),
         None => Ok(crate::changes::number(&reply, "n") > 0),
     }
@@ -176,11 +176,9 @@ pub(super) async fn list(db: &Db, params: &ListRecords, place: Option<Place>) ->
         None => Place { newest: newest(db).await?, after: None },
     };
     let head = head_of(*space);
-    let first = match &place.after {
-        Some(after) => doc! { "$gt": format!("{head}{after}") },
-        None => doc! { "$gte": format!("{head}{prefix}") },
-    };
-    let mut wanted = first;
+    let first = doc! { "$gte": format!("{head}{prefix}") };
+    let next = |after: &String| doc! { "$gt": format!("{head}{after}") };
+    let mut wanted = place.after.as_ref().map_or(first, next);
     wanted.insert("$lt", end_of(&format!("{head}{prefix}")));
     let pipeline = vec![
         doc! { "$match": { "_id": wanted } },

@@ -35,7 +35,11 @@ impl Runs {
             }
             Err(failure) => {
                 tx.rollback().await;
-                Err(failure)
+                // Whatever became of a command, nothing of the transaction happened.
+                Err(match failure {
+                    Failure::Unknown(cause) => Failure::Unavailable(cause),
+                    failure => failure,
+                })
             }
         };
         match settled {

@@ -66,7 +66,9 @@ impl Announcer {
 
     /// Wakes those who listen here.
     pub(super) fn wake(&self, topics: &BTreeSet<Topic>) {
-        topics.iter().for_each(|topic| self.hub.wake(topic));
+        for topic in topics {
+            self.hub.wake(topic);
+        }
     }
 
     /// Passes on what a document tells that is not of this handle.

@@ -14,7 +14,10 @@ use rdq_spi::{
     Timestamp, TrimParams, Trimmed,
 };
 use serde::Deserialize;
-use std::{collections::BTreeMap, ops::ControlFlow};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::ControlFlow,
+};
 
 pub(super) const STREAMS: &str = "streams";
 pub(super) const EVENTS: &str = "events";
@@ -34,6 +37,19 @@ struct EventDocument {
 struct EventId {
     #[serde(rename = "o")]
     offset: i64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Counter {
+    #[serde(rename = "_id")]
+    stream: String,
+    last: i64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Found {
+    #[serde(rename = "_id")]
+    id: EventId,
 }
 
 /// Events of a stream follow each other in their collection.
@@ -75,6 +91,26 @@ pub(super) async fn publish(tx: &Db, events: &[&NewEvent]) -> Step<Vec<i64>> {
     }
     insert(tx, documents).await?;
     Ok(offsets)
+}
+
+/// The offsets that events would get, after so many others of a transaction that is not to happen: it
+/// stands in nobody's way, and nobody in its.
+pub(super) async fn foresee(
+    db: &Db,
+    events: &[&NewEvent],
+    before: &mut BTreeMap<StreamName, i64>,
+) -> Step<Vec<i64>> {
+    let streams: BTreeSet<_> = events.iter().map(|event| event.stream.as_str()).collect();
+    let streams: Vec<_> = streams.into_iter().collect();
+    let wanted = doc! { "$match": { "_id": { "$in": streams } } };
+    let found: Vec<Counter> = db.read_from(STREAMS, vec![wanted]).await?;
+    let last: BTreeMap<_, _> = found.iter().map(|it| (it.stream.as_str(), it.last)).collect();
+    let offsets = events.iter().map(|event| {
+        let count = before.entry(event.stream.clone()).or_default();
+        *count += 1;
+        last.get(event.stream.as_str()).copied().unwrap_or_default() + *count
+    });
+    Ok(offsets.collect())
 }
 
 /// Counts on. The stream exists from then on.
@@ -192,11 +228,6 @@ pub(super) async fn trim(db: &Db, params: &TrimParams) -> Step<Trimmed> {
             "$gte": event_id(stream, i64::MIN), "$lte": event_id(stream, last),
         } }
     };
-    #[derive(Deserialize)]
-    struct Found {
-        #[serde(rename = "_id")]
-        id: EventId,
-    }
     let pipeline = vec![
         doc! { "$match": upto(*horizon) },
         doc! { "$sort": { "_id": 1 } },

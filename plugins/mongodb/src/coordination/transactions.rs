@@ -9,7 +9,7 @@ use super::{
 use crate::{
     admission::{self, Answered},
     database::Db,
-    errors::Step,
+    errors::{Access, Step},
     holding, reads,
     token::StoreId,
 };
@@ -17,7 +17,10 @@ use rdq_spi::{
     Applied, Operation, QueueName, Rejected, Result, StorageError, StreamName, Topic,
     replayed::{Read, Then},
 };
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 /// What operations did, and whom to tell once it is committed.
 #[derive(Debug, Default)]
@@ -25,6 +28,8 @@ pub(super) struct Done {
     pub(super) applied: Vec<Applied>,
     pub(super) dues: Vec<(QueueName, Duration)>,
     pub(super) topics: BTreeSet<Topic>,
+    /// How many events were foreseen, by stream.
+    foreseen: BTreeMap<StreamName, i64>,
 }
 
 /// The streams that operations publish to.
@@ -46,6 +51,14 @@ pub(super) fn topics(operations: &[Operation]) -> BTreeSet<Topic> {
     topics.collect()
 }
 
+/// Whether what is run is to happen, with this after it.
+pub(super) fn access(then: Option<&Then>) -> Access {
+    match then {
+        None | Some(Then::Commit(_)) => Access::Write,
+        Some(Then::Undo | Then::Get(_) | Then::Read(_) | Then::Offset(..)) => Access::Read,
+    }
+}
+
 /// Runs operations and what follows, again where they lost against others. What was done is told of
 /// if it was kept.
 pub(super) async fn run(
@@ -55,12 +68,36 @@ pub(super) async fn run(
     operations: &[Operation],
     then: Option<&Then>,
 ) -> Step<Result<(Done, Read), Rejected>> {
+    let is_foreseen =
+        |operation: &Operation| matches!(operation, Operation::Publish(_) | Operation::Notify(_));
+    if matches!(then, Some(Then::Undo)) && operations.iter().all(is_foreseen) {
+        // It writes nothing.
+        let done = apply(db, store_id, operations, Events::Foreseen).await?;
+        return Ok(done.map(|done| (done, Read::Nothing)));
+    }
     let mut runs = Runs::default();
     loop {
-        let tx = db.begin().await?;
+        let tx = db.begin(access(then)).await?;
         let ended = run_once(&tx, store_id, announcer, operations, then).await;
         if let Some(answer) = runs.settle(tx, ended).await? {
             return Ok(answer);
+        }
+    }
+}
+
+/// What becomes of events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Events {
+    Published,
+    /// Nobody will see them: their offsets are all there is to know.
+    Foreseen,
+}
+
+impl Events {
+    fn before(then: Option<&Then>) -> Self {
+        match then {
+            None | Some(Then::Commit(_) | Then::Read(_)) => Self::Published,
+            Some(Then::Undo | Then::Get(_) | Then::Offset(..)) => Self::Foreseen,
         }
     }
 }
@@ -74,7 +111,7 @@ async fn run_once(
     operations: &[Operation],
     then: Option<&Then>,
 ) -> Step<Ended<Answer>> {
-    let mut done = match apply(tx, store_id, operations).await? {
+    let mut done = match apply(tx, store_id, operations, Events::before(then)).await? {
         Ok(done) => done,
         Err(rejected) => return Ok(Ended::Undone(Err(rejected))),
     };
@@ -112,12 +149,13 @@ async fn apply(
     tx: &Db,
     store_id: StoreId,
     operations: &[Operation],
+    events: Events,
 ) -> Step<Result<Done, Rejected>> {
     let mut done = Done::default();
     let mut rest = operations;
     while let Some(first) = rest.first() {
         let from = done.applied.len();
-        let answers = apply_first(tx, store_id, first, rest, &mut done.dues).await?;
+        let answers = apply_first(tx, store_id, first, rest, events, &mut done).await?;
         rest = rest.get(answers.len()..).unwrap_or_default();
         for (place, answer) in answers.into_iter().enumerate() {
             match answer {
@@ -136,15 +174,21 @@ async fn apply_first(
     store_id: StoreId,
     first: &Operation,
     operations: &[Operation],
-    dues: &mut Vec<(QueueName, Duration)>,
+    fate: Events,
+    done: &mut Done,
 ) -> Step<Vec<Result<Applied>>> {
+    let dues = &mut done.dues;
     let answer = match first {
         Operation::Publish(_) => {
             let events = operations.iter().map_while(|operation| match operation {
                 Operation::Publish(event) => Some(event),
                 _ => None,
             });
-            let offsets = streams::publish(tx, &events.collect::<Vec<_>>()).await?;
+            let events: Vec<_> = events.collect();
+            let offsets = match fate {
+                Events::Published => streams::publish(tx, &events).await?,
+                Events::Foreseen => streams::foresee(tx, &events, &mut done.foreseen).await?,
+            };
             return Ok(offsets.into_iter().map(|offset| Ok(Applied::Published(offset))).collect());
         }
         Operation::Enqueue(_) => {
