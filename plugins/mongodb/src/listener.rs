@@ -1,6 +1,6 @@
-//! Hears what other servers tell, by a change stream. The driver resumes one that a connection or a
-//! primary was lost to; where it cannot, it is opened anew, and all that may have been missed is
-//! looked for.
+//! Hears what other servers tell, by a change stream. One that a connection or a primary was lost to
+//! is opened anew, and all that may have been missed is looked for, and said to be missed. It is asked
+//! for by hand: those of the driver go on by themselves, and do not tell that they were away.
 
 use crate::{
     coordination::Announcer,
@@ -25,10 +25,13 @@ pub(crate) async fn listen(
     announcer: Announcer,
 ) {
     // What is removed tells nothing.
-    let told = vec![doc! { "$match": { "operationType": { "$in": ["insert", "replace"] } } }];
+    let told = [
+        doc! { "$changeStream": {} },
+        doc! { "$match": { "operationType": { "$in": ["insert", "replace"] } } },
+    ];
     let mut retry = RETRY_MIN;
     loop {
-        match db.beside(COLLECTION).watch().pipeline(told.clone()).await {
+        match db.beside(COLLECTION).aggregate(told.clone()).await {
             Ok(mut hearing) => {
                 retry = RETRY_MIN;
                 look.notify_one();
@@ -41,11 +44,11 @@ pub(crate) async fn listen(
                             break;
                         }
                     };
-                    let Some(told) = event.full_document else { continue };
-                    if let Some((queue, due_in)) = notifier.read(&told) {
+                    let Ok(told) = event.get_document("fullDocument") else { continue };
+                    if let Some((queue, due_in)) = notifier.read(told) {
                         hub.hint(&queue, due_in);
                     }
-                    announcer.heard(&told);
+                    announcer.heard(told);
                 }
             }
             Err(error) => tracing::debug!(%error, "nobody hears of due tasks"),
