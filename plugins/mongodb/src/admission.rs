@@ -25,8 +25,8 @@ pub(crate) async fn enqueue(db: &Db, tasks: &[NewTask]) -> Step<Vec<Answered<Adm
         let drawn = draw(db, Numbers::Admissions, open.len()).await.map_err(late)?;
         let documents: Vec<_> = open
             .iter()
-            .zip(drawn.first..)
-            .map(|(index, seq)| document(&tasks[*index], seq, drawn.now))
+            .enumerate()
+            .map(|(place, index)| document(&tasks[*index], drawn.number(place), drawn.now))
             .collect();
         let refused = db.insert(&documents).await.map_err(late)?;
         let mut taken = Vec::new();
@@ -60,6 +60,43 @@ pub(crate) async fn enqueue(db: &Db, tasks: &[NewTask]) -> Step<Vec<Answered<Adm
     }
     // Every item is answered by now.
     Ok(answers.into_iter().flatten().collect())
+}
+
+/// Admits tasks within a transaction: what somebody else admits meanwhile is met at its writes. Of two
+/// with one id the first is admitted.
+pub(crate) async fn enqueue_within(tx: &Db, tasks: &[&NewTask]) -> Step<Vec<Answered<Admission>>> {
+    let ids: Vec<_> = tasks.iter().map(|task| task.id.as_str()).collect();
+    let wanted = doc! { "$match": { "_id": { "$in": ids } } };
+    let found: Vec<TaskDocument> = tx.read(vec![wanted, heads()]).await?;
+    let mut there = HashMap::new();
+    for task in found {
+        there.insert(task.id, (task.queue, status_of(task.status)?));
+    }
+    let drawn = draw(tx, Numbers::Admissions, tasks.len()).await?;
+    let (mut documents, mut answers) = (Vec::new(), Vec::with_capacity(tasks.len()));
+    for (place, task) in tasks.iter().enumerate() {
+        answers.push(match there.get(task.id.as_str()) {
+            Some((queue, status)) if queue == task.queue.as_str() => {
+                (Ok(Admission { created: false, status: *status }), None)
+            }
+            Some(_) => (Err(StorageError::IdConflict { task_id: task.id.clone() }), None),
+            None => {
+                let document = document(task, drawn.number(place), drawn.now);
+                let due_in = document.at.map(|at| crate::document::instant(at).since(drawn.now));
+                documents.push(document);
+                let status = TaskStatus::Pending;
+                there.insert(task.id.as_str().to_owned(), (task.queue.as_str().to_owned(), status));
+                let hint = (task.queue.clone(), due_in.unwrap_or_default());
+                (Ok(Admission { created: true, status }), Some(hint))
+            }
+        });
+    }
+    if !documents.is_empty()
+        && let Some((_, code, message)) = tx.insert(&documents).await?.pop()
+    {
+        return Err(Failure::of_code(code, Access::Read, message.into()));
+    }
+    Ok(answers)
 }
 
 /// Answers what is there already; returns what has gone meanwhile, or is not yet with the majority.

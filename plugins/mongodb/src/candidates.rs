@@ -3,7 +3,7 @@
 
 use crate::{
     database::Db,
-    document::{date, instant, with_now},
+    document::{TaskDocument, date, instant, with_now},
     errors::Step,
     history::RECORD_BYTES,
 };
@@ -66,17 +66,26 @@ pub(crate) async fn front(db: &Db, queue: &QueueName) -> Step<Front> {
     })
 }
 
+/// An envelope or a progress of more than this is not read before its task is taken.
+const READ_MAX: i64 = 4_096;
+
 /// A task that is due.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug)]
 pub(crate) struct Candidate {
-    #[serde(rename = "_id")]
-    pub(crate) id: String,
+    /// Without its attempts.
+    pub(crate) task: TaskDocument,
     /// What the answer with it weighs.
     pub(crate) bytes: i64,
-    pub(crate) status: i32,
-    /// It says itself how long its leases are.
-    pub(crate) has_lease: bool,
-    now: DateTime,
+    /// It was never claimed, and all that there is of it is here.
+    pub(crate) is_whole: bool,
+}
+
+impl Candidate {
+    fn of(task: TaskDocument) -> Self {
+        let is_new = (task.revision, task.records) == (0, 0);
+        let is_whole = is_new && task.envelope.is_some() && task.progress.is_some();
+        Self { bytes: task.weight, task, is_whole }
+    }
 }
 
 /// The first that are due. Of each priority the index is read up to the first that is not, and then
@@ -85,6 +94,9 @@ pub(crate) async fn due(db: &Db, queue: &QueueName, limit: usize) -> Step<Vec<Ca
     let newest = i64::try_from(CLAIM_ATTEMPTS_MAX).unwrap_or(i64::MAX);
     let newest = doc! { "$slice": ["$attempts", -newest] };
     let weight = doc! { "$add": ["$$this.light_bytes", RECORD_BYTES] };
+    let size = |field: &str| doc! { "$binarySize": field };
+    let if_small =
+        |field: &str| doc! { "$cond": [{ "$lte": [size(field), READ_MAX] }, field, "$$REMOVE"] };
     // The server's clock, unless it was set back.
     let now = doc! { "$max": ["$$NOW", date(db.clock.latest())] };
     let pipeline = vec![
@@ -93,20 +105,21 @@ pub(crate) async fn due(db: &Db, queue: &QueueName, limit: usize) -> Step<Vec<Ca
         } },
         doc! { "$sort": { "rank": 1, "at": 1, "seq": 1 } },
         doc! { "$limit": i64::try_from(limit).unwrap_or(i64::MAX) },
-        doc! { "$project": {
+        doc! { "$set": {
             "now": now,
-            "status": 1,
-            "has_lease": { "$ne": [{ "$type": "$overrides.lease" }, "missing"] },
-            "bytes": { "$toLong": { "$add": [
-                { "$binarySize": "$envelope" },
-                { "$binarySize": "$progress" },
+            "weight": { "$toLong": { "$add": [
+                size("$envelope"),
+                size("$progress"),
                 { "$sum": { "$map": { "input": newest, "in": weight } } },
             ] } },
+            "envelope": if_small("$envelope"),
+            "progress": if_small("$progress"),
+            "attempts": "$$REMOVE",
         } },
     ];
-    let found: Vec<Candidate> = db.read_recent(pipeline).await?;
-    if let Some(first) = found.first() {
-        db.clock.advance(instant(first.now));
+    let found: Vec<TaskDocument> = db.read_recent(pipeline).await?;
+    if let Some(now) = found.first().and_then(|first| first.now) {
+        db.clock.advance(instant(now));
     }
-    Ok(found)
+    Ok(found.into_iter().map(Candidate::of).collect())
 }

@@ -18,8 +18,8 @@ use rdq_spi::{
 use std::collections::HashSet;
 
 /// One command holds so many changes, of so many bytes.
-const COMMAND_CHANGES_MAX: usize = 1_000;
-const COMMAND_BYTES_MAX: usize = 12 << 20;
+pub(crate) const COMMAND_CHANGES_MAX: usize = 1_000;
+pub(crate) const COMMAND_BYTES_MAX: usize = 12 << 20;
 /// How often changes are sent again that met another writer on their own document.
 const TRIES_MAX: u32 = 10;
 /// The server's word for text that is no number: what a failed guard makes of the task's id.
@@ -276,7 +276,7 @@ async fn apply_once(db: &Db, changes: &[Change], applied: &mut [Applied]) -> Ste
                 ids.insert(index);
                 continue;
             }
-            let failure = write_error(error);
+            let failure = write_error(error, Access::Write);
             if !matches!(failure, Failure::Contention) {
                 return Err(failure.after_a_write());
             }
@@ -309,14 +309,19 @@ async fn apply_once(db: &Db, changes: &[Change], applied: &mut [Applied]) -> Ste
 }
 
 /// Why a statement of a command failed, if one did.
-pub(crate) fn first_error(reply: &Document) -> Option<Failure> {
-    Some(write_error(reply.get_array("writeErrors").ok()?.first()?.as_document()?))
+pub(crate) fn first_error(reply: &Document, access: Access) -> Option<Failure> {
+    Some(write_error(reply.get_array("writeErrors").ok()?.first()?.as_document()?, access))
 }
 
-fn write_error(error: &Document) -> Failure {
-    let code = i32::try_from(number(error, "code")).unwrap_or_default();
-    let message = error.get_str("errmsg").unwrap_or_default();
-    Failure::of_code(code, Access::Write, message.into())
+fn write_error(error: &Document, access: Access) -> Failure {
+    match i32::try_from(number(error, "code")).unwrap_or_default() {
+        // The task changed since it was judged.
+        NOT_A_NUMBER => Failure::Contention,
+        code => {
+            let message = error.get_str("errmsg").unwrap_or_default();
+            Failure::of_code(code, access, message.into())
+        }
+    }
 }
 
 /// A number of an answer, whatever its type there.

@@ -10,7 +10,7 @@ const VERSION_MIN: u32 = 5;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Topology {
     ReplicaSet,
-    /// Nobody else has its data, and nobody is told of changes.
+    /// Nobody else has its data, nobody is told of changes, and there are no transactions.
     Standalone,
 }
 

@@ -1,18 +1,17 @@
-//! Claims: what is due is found, read and judged, and taken for all claims of a call by one command,
-//! each under a new generation. What others took or changed meanwhile is theirs.
+//! Claims: what is due is found and judged, and taken for all claims of a call by one command, under
+//! a new generation. What others took or changed meanwhile is theirs.
 
 use crate::{
     candidates::{Candidate, Front, due, front},
-    changes::{Applied, Change, apply, first_error},
+    changes::{Applied, Change, apply, first_error, number},
     database::{Db, TRIES_MAX, pause, random},
     document::{IN_FLIGHT, PENDING, TaskDocument, date, one_more},
-    errors::{Failure, Step},
+    errors::{Access, Failure, Step},
     history::lapsed,
-    numbers::{Drawn, Numbers, draw},
     token::{Held, StoreId},
 };
 use futures::future::try_join_all;
-use mongodb::bson::doc;
+use mongodb::bson::{Document, doc};
 use rdq_spi::{
     AttemptOutcome, CLAIM_ATTEMPTS_MAX, Claim, ClaimParams, ClaimQueue, Claimed, QueueName,
     Timestamp,
@@ -23,7 +22,7 @@ use std::{
 };
 
 /// One call never takes more than this, whatever its limits.
-const CANDIDATES_MAX: usize = 1_000;
+pub(crate) const CANDIDATES_MAX: usize = 1_000;
 
 /// Serves claims, each with what is due of each of its queues in turn: one look at the queues, and
 /// one command that takes, however many claims and tasks there are.
@@ -102,14 +101,12 @@ async fn waits<'c>(
     Ok(try_join_all(waits).await?.into_iter().flatten().collect())
 }
 
-/// A candidate, for which claim of the call, and for which of that claim's queues.
+/// A candidate, and for which claim of the call.
 struct Picked {
-    id: String,
+    task: TaskDocument,
+    is_whole: bool,
     claim: usize,
-    place: usize,
-    /// It was pending, and its lease will be what the claim or the queue says: then its claim is the
-    /// same change as that of all others like it.
-    is_plain: bool,
+    lease: Duration,
 }
 
 /// For each claim one task of each of its queues in turn, as long as they fit.
@@ -117,31 +114,51 @@ fn pick(claims: &[ClaimParams], due: &mut Due<'_>) -> Vec<Picked> {
     let mut picked = Vec::new();
     for (claim, params) in claims.iter().enumerate() {
         let (mut count, mut bytes) = (0, 0_usize);
-        let mut turns: Vec<usize> = (0..params.queues.len()).collect();
+        let mut turns: Vec<&ClaimQueue> = params.queues.iter().collect();
         'full: while !turns.is_empty() {
             let mut still = Vec::with_capacity(turns.len());
-            for place in turns {
-                let candidates = due.get_mut(&params.queues[place].queue);
-                let Some(candidates) = candidates.filter(|it| !it.is_empty()) else { continue };
-                let next = usize::try_from(candidates[0].bytes).unwrap_or(usize::MAX);
-                bytes = bytes.saturating_add(next);
+            for from in turns {
+                let Some(candidates) = due.get_mut(&from.queue) else { continue };
+                let Some(first) = candidates.front() else { continue };
+                bytes = bytes.saturating_add(usize::try_from(first.bytes).unwrap_or(usize::MAX));
                 let is_full = count == params.limit || (count > 0 && bytes > params.bytes_max);
                 if is_full || picked.len() == CANDIDATES_MAX {
                     break 'full;
                 }
-                let first = candidates.pop_front();
-                picked.extend(first.map(|it| {
-                    let is_plain =
-                        it.status == PENDING && (params.lease.is_some() || !it.has_lease);
-                    Picked { id: it.id, claim, place, is_plain }
-                }));
+                picked.extend(candidates.pop_front().map(
+                    |Candidate { task, is_whole, .. }| {
+                        let lease = lease_of(&task, params, from);
+                        Picked { task, is_whole, claim, lease }
+                    },
+                ));
                 count += 1;
-                still.push(place);
+                still.push(from);
             }
             turns = still;
         }
     }
     picked
+}
+
+/// The lease that the worker asks for; else the task's own, else the queue's.
+fn lease_of(task: &TaskDocument, params: &ClaimParams, from: &ClaimQueue) -> Duration {
+    let lease = params.lease.or(task.overrides.read().lease).unwrap_or(from.lease);
+    lease.min(from.lease_max)
+}
+
+/// What the claims of one call have in common.
+struct Call {
+    /// Above that of each earlier claim of each task.
+    generation: i64,
+    /// Tells its claims from others' of the same generation.
+    mark: i64,
+    now: Timestamp,
+}
+
+/// A task that was taken, as it is then.
+struct Taken {
+    task: TaskDocument,
+    lease: Duration,
 }
 
 /// Takes those that nobody changes meanwhile; answers them by claim, in the order in which they were
@@ -152,22 +169,26 @@ async fn take(
     claims: &[ClaimParams],
     picked: Vec<Picked>,
 ) -> Step<HashMap<usize, Vec<Claim>>> {
-    let drawn = draw(db, Numbers::Claims, claims.len()).await?;
-    let order: Vec<_> = picked.iter().map(|it| (it.id.clone(), it.claim)).collect();
-    let (plain, rest): (Vec<_>, Vec<_>) = picked.into_iter().partition(|it| it.is_plain);
+    let now = db.clock.latest();
+    let above = picked.iter().map(|it| it.task.generation.max(it.task.seq)).max();
+    let generation = db.numbering.claim(now, above.unwrap_or_default());
+    let call = Call { generation, mark: random().cast_signed(), now };
+    let order: Vec<_> = picked.iter().map(|it| (it.task.id.clone(), it.claim)).collect();
+    let (alike, rest): (Vec<_>, Vec<_>) =
+        picked.into_iter().partition(|it| it.task.status == PENDING);
     let mut taken = HashMap::new();
-    if !plain.is_empty() {
-        take_alike(db, claims, plain, drawn, &mut taken).await?;
+    if !alike.is_empty() {
+        take_alike(db, claims, &call, alike, &mut taken).await?;
     }
     if !rest.is_empty() {
         let late =
             |failure: Failure| if taken.is_empty() { failure } else { failure.after_a_write() };
-        let more = take_each(db, claims, rest, drawn).await.map_err(late)?;
+        let more = take_each(db, claims, &call, rest).await.map_err(late)?;
         taken.extend(more);
     }
     let mut given: HashMap<usize, Vec<Claim>> = HashMap::new();
     for (id, claim) in order {
-        let Some(Taken { task, generation, lease }) = taken.remove(&id) else { continue };
+        let Some(Taken { task, lease }) = taken.remove(&id) else { continue };
         let proof = store_id.token(Held { seq: task.seq, generation });
         let task = task.into_task().map_err(Failure::after_a_write)?;
         given.entry(claim).or_default().push(Claim { task, token: proof, generation, lease });
@@ -175,94 +196,119 @@ async fn take(
     Ok(given)
 }
 
-/// A task that was taken, as it is then.
-struct Taken {
-    task: TaskDocument,
-    generation: i64,
-    lease: Duration,
-}
-
-/// The generation of one of the claims of a call.
-fn generation_of(drawn: Drawn, claim: usize) -> i64 {
-    drawn.first.saturating_add(i64::try_from(claim).unwrap_or(i64::MAX))
-}
-
-/// Takes pending tasks, all of one claim and queue by one statement: a statement for each would take
-/// the server several times as long. Which it took, the generation tells, which nobody else has.
+/// Takes pending tasks, all of one worker and lease by one statement: a statement for each would take
+/// the server several times as long. If the server counts as many as were picked, all were taken; if
+/// not, the mark tells which.
 async fn take_alike(
     db: &Db,
     claims: &[ClaimParams],
+    call: &Call,
     picked: Vec<Picked>,
-    drawn: Drawn,
     taken: &mut HashMap<String, Taken>,
 ) -> Step<()> {
-    let mut groups: HashMap<(usize, usize), Vec<&str>> = HashMap::new();
-    for it in &picked {
-        groups.entry((it.claim, it.place)).or_default().push(&it.id);
+    let mut groups: HashMap<(&str, Duration, bool), Vec<&TaskDocument>> = HashMap::new();
+    for Picked { task, is_whole, claim, lease } in &picked {
+        let worker = claims[*claim].worker_id.as_str();
+        groups.entry((worker, *lease, *is_whole)).or_default().push(task);
     }
-    let lease_of = |claim: usize, place: usize| {
-        let (params, from) = (&claims[claim], &claims[claim].queues[place]);
-        params.lease.unwrap_or(from.lease).min(from.lease_max)
-    };
-    let statement = |((claim, place), ids): (&(usize, usize), &Vec<&str>)| {
-        let now = date(drawn.now);
-        doc! {
-            "q": {
-                "_id": { "$in": ids }, "queue": claims[*claim].queues[*place].queue.as_str(),
-                "status": PENDING, "at": { "$lte": now },
-                // Another claim may have drawn its generation later, and be over already.
-                "generation": { "$lt": generation_of(drawn, *claim) },
-            },
-            "u": {
-                "$set": {
-                    "status": IN_FLIGHT,
-                    "generation": generation_of(drawn, *claim),
-                    "at": date(drawn.now.after(lease_of(*claim, *place))),
-                    "claimed_at": now,
-                    "claimed_by": claims[*claim].worker_id.as_str(),
-                },
-                "$inc": { "revision": 1_i64 },
-                "$unset": { "ending": "" },
-            },
-            "multi": true,
-        }
-    };
-    let statements: Vec<_> = groups.iter().map(statement).collect();
+    let statements: Vec<_> = groups
+        .iter()
+        .map(|((worker, lease, is_whole), tasks)| statement(call, worker, *lease, *is_whole, tasks))
+        .collect();
     let command = doc! { "update": "tasks", "updates": statements, "ordered": false };
     let reply = db.write(command).await?;
-    if let Some(error) = first_error(&reply) {
-        return Err(error.after_a_write());
+    match first_error(&reply, Access::Write) {
+        // It may have taken some before it met another writer.
+        None | Some(Failure::Contention) => {}
+        Some(error) => return Err(error.after_a_write()),
     }
-    let mut found = read(db, &picked).await.map_err(Failure::after_a_write)?;
-    for Picked { id, claim, place, .. } in picked {
-        let generation = generation_of(drawn, claim);
-        let is_ours =
-            |task: &TaskDocument| task.generation == generation && task.status == IN_FLIGHT;
+    let are_all = usize::try_from(number(&reply, "n")).is_ok_and(|count| count == picked.len());
+    let (known, unknown): (Vec<_>, Vec<_>) =
+        picked.into_iter().partition(|it| are_all && it.is_whole);
+    for Picked { mut task, claim, lease, .. } in known {
+        become_held(&mut task, call, claims[claim].worker_id.as_str(), lease);
+        taken.insert(task.id.clone(), Taken { task, lease });
+    }
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let mut found = read(db, &unknown).await.map_err(Failure::after_a_write)?;
+    for Picked { task: TaskDocument { id, .. }, lease, .. } in unknown {
+        let is_ours = |task: &TaskDocument| {
+            (task.generation, task.mark) == (call.generation, Some(call.mark))
+                && task.status == IN_FLIGHT
+        };
         if let Some(task) = found.remove(&id).filter(is_ours) {
-            taken.insert(id, Taken { task, generation, lease: lease_of(claim, place) });
+            taken.insert(id, Taken { task, lease });
         }
     }
     Ok(())
 }
 
-/// Takes tasks of which each becomes something of its own.
+/// Takes the pending ones of these tasks, if they are still those that were seen: what the answer has
+/// of a whole one has not changed either.
+fn statement(
+    call: &Call,
+    worker: &str,
+    lease: Duration,
+    is_whole: bool,
+    tasks: &[&TaskDocument],
+) -> Document {
+    let ids: Vec<_> = tasks.iter().map(|task| task.id.as_str()).collect();
+    let admissions: Vec<_> = tasks.iter().map(|task| task.seq).collect();
+    let mut wanted = doc! {
+        "_id": { "$in": ids }, "seq": { "$in": admissions },
+        "status": PENDING, "at": { "$lte": date(call.now) },
+        // Another claim may have had its generation later, and be over already.
+        "generation": { "$lt": call.generation },
+    };
+    if is_whole {
+        wanted.insert("revision", 0_i64);
+    }
+    let change = doc! {
+        "$set": {
+            "status": IN_FLIGHT,
+            "generation": call.generation,
+            "mark": call.mark,
+            "at": date(call.now.after(lease)),
+            "claimed_at": date(call.now),
+            "claimed_by": worker,
+        },
+        "$inc": { "revision": 1_i64 },
+        "$unset": { "ending": "" },
+    };
+    doc! { "q": wanted, "u": change, "multi": true, "hint": { "_id": 1 } }
+}
+
+fn become_held(task: &mut TaskDocument, call: &Call, worker: &str, lease: Duration) {
+    task.status = IN_FLIGHT;
+    task.generation = call.generation;
+    task.at = Some(date(call.now.after(lease)));
+    task.claimed_at = Some(date(call.now));
+    task.claimed_by = Some(worker.to_owned());
+}
+
+/// Takes tasks of which each becomes something of its own: a claim that lapsed is a record of their
+/// history.
 async fn take_each(
     db: &Db,
     claims: &[ClaimParams],
+    call: &Call,
     picked: Vec<Picked>,
-    drawn: Drawn,
 ) -> Step<HashMap<String, Taken>> {
     let mut tasks = read(db, &picked).await?;
     let (mut changes, mut becoming) = (Vec::new(), Vec::new());
-    for Picked { id, claim, place, .. } in picked {
-        let Some(task) = tasks.remove(&id).filter(|it| it.live && it.has_lapsed(drawn.now)) else {
-            continue;
+    for Picked { task: seen, claim, lease, .. } in picked {
+        let is_due = |it: &TaskDocument| {
+            it.seq == seen.seq
+                && it.live
+                && it.has_lapsed(call.now)
+                && it.generation < call.generation
         };
-        let generation = generation_of(drawn, claim);
-        let (params, from) = (&claims[claim], &claims[claim].queues[place]);
-        let (change, task, lease) = taking(task, params, from, generation, drawn.now)?;
-        changes.push(change);
-        becoming.push((id, Taken { task, generation, lease }));
+        let Some(mut task) = tasks.remove(&seen.id).filter(is_due) else { continue };
+        let worker = claims[claim].worker_id.as_str();
+        changes.push(taking(&mut task, call, worker, lease)?);
+        becoming.push((seen.id, Taken { task, lease }));
     }
     let applied = apply(db, changes).await?;
     let done = becoming.into_iter().zip(applied).filter(|(_, applied)| *applied == Applied::Done);
@@ -271,7 +317,7 @@ async fn take_each(
 
 /// The picked as they are, with as much of their histories as a claim has.
 async fn read(db: &Db, picked: &[Picked]) -> Step<HashMap<String, TaskDocument>> {
-    let ids: Vec<_> = picked.iter().map(|it| it.id.as_str()).collect();
+    let ids: Vec<_> = picked.iter().map(|it| it.task.id.as_str()).collect();
     let newest = i64::try_from(CLAIM_ATTEMPTS_MAX).unwrap_or(i64::MAX);
     let pipeline = vec![
         doc! { "$match": { "_id": { "$in": ids } } },
@@ -282,21 +328,12 @@ async fn read(db: &Db, picked: &[Picked]) -> Step<HashMap<String, TaskDocument>>
     Ok(found.into_iter().map(|task| (task.id.clone(), task)).collect())
 }
 
-/// The claim of a task: its change, what the task is then, and the lease. A claim that lapsed becomes
-/// a record of the history.
-fn taking(
-    mut task: TaskDocument,
-    params: &ClaimParams,
-    from: &ClaimQueue,
-    generation: i64,
-    now: Timestamp,
-) -> Step<(Change, TaskDocument, Duration)> {
-    let lease = params.lease.or(task.overrides.read().lease).unwrap_or(from.lease);
-    let lease = lease.min(from.lease_max);
-    let mut change = Change::of(&task);
-    change.while_unkept(&task);
+/// The claim of a task that may have lapsed: the change, which the task becomes as well.
+fn taking(task: &mut TaskDocument, call: &Call, worker: &str, lease: Duration) -> Step<Change> {
+    let mut change = Change::of(task);
+    change.while_unkept(task);
     if task.status == IN_FLIGHT {
-        let record = change.append(&task, AttemptOutcome::LeaseExpired, lapsed(), now)?;
+        let record = change.append(task, AttemptOutcome::LeaseExpired, lapsed(), call.now)?;
         task.attempts.push(record);
         let surplus = task.attempts.len().saturating_sub(CLAIM_ATTEMPTS_MAX);
         task.attempts.drain(..surplus);
@@ -305,15 +342,12 @@ fn taking(
         task.lease_expired_count = one_more(task.lease_expired_count);
         change.set("lease_expired_count", task.lease_expired_count);
     }
-    task.status = IN_FLIGHT;
-    task.at = Some(date(now.after(lease)));
-    task.claimed_at = Some(date(now));
-    task.claimed_by = Some(params.worker_id.as_str().to_owned());
+    become_held(task, call, worker, lease);
     change.set("status", task.status);
-    change.set("generation", generation);
+    change.set("generation", task.generation);
     change.set("at", task.at);
     change.set("claimed_at", task.claimed_at);
-    change.set("claimed_by", params.worker_id.as_str());
+    change.set("claimed_by", worker);
     change.unset("ending");
-    Ok((change, task, lease))
+    Ok(change)
 }

@@ -6,19 +6,23 @@ use crate::{
     config::{MongoOptions, OpenError},
     document::TaskDocument,
     errors::{Access, Failure, Step},
+    numbers::Numbering,
 };
 use futures::TryStreamExt as _;
 use mongodb::{
-    Client, Collection, Database,
+    Client, ClientSession, Collection, Database,
     bson::{Bson, Document, doc},
+    error::{TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT},
     options::{ClientOptions, ReadConcern, WriteConcern},
 };
 use serde::de::DeserializeOwned;
 use std::{
     hash::{BuildHasher as _, Hasher as _, RandomState},
+    ops::ControlFlow,
     sync::Arc,
     time::Duration,
 };
+use tokio::sync::Mutex;
 
 /// A database that is away is said to be soon.
 const SELECTION_MAX: Duration = Duration::from_secs(2);
@@ -29,12 +33,15 @@ const MAJORITY_MAX: Duration = Duration::from_secs(10);
 const CONNECTIONS_MAX: u32 = 20;
 /// How often a command that did nothing is sent.
 pub(crate) const TRIES_MAX: u32 = 10;
+/// How often a commit is sent whose outcome was not told.
+const COMMITS_MAX: u32 = 3;
 
 /// The collections of a store.
 #[derive(Debug, Clone)]
 pub(crate) struct Db {
     pub(crate) database: Database,
     pub(crate) clock: Arc<Clock>,
+    pub(crate) numbering: Arc<Numbering>,
     client: Client,
     /// What another member could still undo is not read.
     tasks: Collection<TaskDocument>,
@@ -42,6 +49,8 @@ pub(crate) struct Db {
     recent: Collection<TaskDocument>,
     /// Waits for the majority's journals.
     durable: WriteConcern,
+    /// The transaction that all reads and durable writes are part of, if there is one.
+    session: Option<Arc<Mutex<ClientSession>>>,
 }
 
 impl Db {
@@ -53,8 +62,7 @@ impl Db {
         client.server_selection_timeout.get_or_insert(SELECTION_MAX);
         client.connect_timeout.get_or_insert(SELECTION_MAX);
         client.max_pool_size.get_or_insert(CONNECTIONS_MAX);
-        // Should the server end, numbers that were drawn may end with it: what was to use them is not
-        // sent to the next one.
+        // What the driver repeats by itself nobody judged again.
         client.retry_writes = Some(false);
         // Every read here decides something: it is the primary's.
         client.selection_criteria = None;
@@ -74,7 +82,8 @@ impl Db {
         };
         let (tasks, recent) =
             (collection(ReadConcern::majority()), collection(ReadConcern::local()));
-        Ok(Self { clock: Arc::default(), client, tasks, recent, durable, database })
+        let (clock, numbering) = (Arc::default(), Arc::default());
+        Ok(Self { database, clock, numbering, client, tasks, recent, durable, session: None })
     }
 
     /// Waits for nothing but the primary's memory. What is written so is on disk and with the
@@ -83,8 +92,12 @@ impl Db {
         self.send(command, doc! { "w": 1 }).await
     }
 
-    /// Runs a write that is with the majority, and on its disks, when this returns.
+    /// Runs a write that is with the majority, and on its disks, when this returns, or when its
+    /// transaction is committed.
     pub(crate) async fn write(&self, command: Document) -> Step<Document> {
+        if let Some(session) = &self.session {
+            return self.send_within(&mut *session.lock().await, command).await;
+        }
         let timeout = i32::try_from(MAJORITY_MAX.as_millis()).unwrap_or(i32::MAX);
         self.send(command, doc! { "w": "majority", "j": true, "wtimeout": timeout }).await
     }
@@ -109,11 +122,31 @@ impl Db {
         }
     }
 
+    /// Until the commit nothing is applied, and any error ends the transaction: whoever began it
+    /// begins another.
+    async fn send_within(
+        &self,
+        session: &mut ClientSession,
+        mut command: Document,
+    ) -> Step<Document> {
+        command.insert("maxTimeMS", i32::try_from(COMMAND_MAX.as_millis()).unwrap_or(i32::MAX));
+        let reply = self.database.run_command(command).session(session).await;
+        let reply = reply.map_err(|error| Failure::of(error, Access::Read))?;
+        match crate::changes::first_error(&reply, Access::Read) {
+            Some(failure) => Err(failure),
+            None => Ok(reply),
+        }
+    }
+
     /// Puts in new tasks, none of which stands in the way of another; answers the errors of those
     /// that could not be.
     pub(crate) async fn insert(&self, tasks: &[TaskDocument]) -> Step<Vec<(usize, i32, String)>> {
         use mongodb::error::ErrorKind;
-        let inserted = self.tasks.insert_many(tasks).ordered(false).await;
+        let insert = self.tasks.insert_many(tasks).ordered(false);
+        let inserted = match &self.session {
+            Some(session) => insert.session(&mut *session.lock().await).await,
+            None => insert.await,
+        };
         let Err(error) = inserted else { return Ok(Vec::new()) };
         match error.kind.as_ref() {
             ErrorKind::InsertMany(refused) if refused.write_concern_error.is_none() => {
@@ -125,20 +158,148 @@ impl Db {
         }
     }
 
-    /// What the majority has.
+    /// What the majority has, or the transaction sees.
     pub(crate) async fn read<T>(&self, pipeline: Vec<Document>) -> Step<Vec<T>>
     where
         T: DeserializeOwned + Send + Sync + Unpin,
     {
-        aggregate(&self.tasks, pipeline).await
+        self.aggregate_all(&self.tasks, pipeline).await
     }
 
-    /// What the primary has now.
+    /// What the primary has now, or the transaction sees.
     pub(crate) async fn read_recent<T>(&self, pipeline: Vec<Document>) -> Step<Vec<T>>
     where
         T: DeserializeOwned + Send + Sync + Unpin,
     {
-        aggregate(&self.recent, pipeline).await
+        self.aggregate_all(&self.recent, pipeline).await
+    }
+
+    /// What the majority has, or the transaction sees, of a collection beside the tasks'.
+    pub(crate) async fn read_from<T>(&self, name: &str, pipeline: Vec<Document>) -> Step<Vec<T>>
+    where
+        T: DeserializeOwned + Send + Sync + Unpin,
+    {
+        self.aggregate_all(&self.beside(name), pipeline).await
+    }
+
+    /// The same, one after the other until `each` has enough.
+    pub(crate) async fn read_each<T>(
+        &self,
+        name: &str,
+        pipeline: Vec<Document>,
+        each: impl FnMut(T) -> Step<ControlFlow<()>> + Send,
+    ) -> Step<()>
+    where
+        T: DeserializeOwned + Send + Sync + Unpin,
+    {
+        self.aggregate(&self.beside(name), pipeline, each).await
+    }
+
+    async fn aggregate_all<C, T>(
+        &self,
+        collection: &Collection<C>,
+        pipeline: Vec<Document>,
+    ) -> Step<Vec<T>>
+    where
+        C: Send + Sync,
+        T: DeserializeOwned + Send + Sync + Unpin,
+    {
+        let mut found = Vec::new();
+        let all = |item| {
+            found.push(item);
+            Ok(ControlFlow::Continue(()))
+        };
+        self.aggregate(collection, pipeline, all).await?;
+        Ok(found)
+    }
+
+    async fn aggregate<C, T>(
+        &self,
+        collection: &Collection<C>,
+        pipeline: Vec<Document>,
+        mut each: impl FnMut(T) -> Step<ControlFlow<()>> + Send,
+    ) -> Step<()>
+    where
+        C: Send + Sync,
+        T: DeserializeOwned + Send + Sync + Unpin,
+    {
+        let read = |error| Failure::of(error, Access::Read);
+        let aggregate = collection.aggregate(pipeline).max_time(COMMAND_MAX);
+        if let Some(session) = &self.session {
+            let session = &mut *session.lock().await;
+            let cursor = aggregate.session(&mut *session).with_type::<T>().await;
+            let mut cursor = cursor.map_err(read)?;
+            while let Some(item) = cursor.next(session).await {
+                if each(item.map_err(read)?)?.is_break() {
+                    break;
+                }
+            }
+        } else {
+            let mut cursor = aggregate.with_type::<T>().await.map_err(read)?;
+            while let Some(item) = cursor.try_next().await.map_err(read)? {
+                if each(item)?.is_break() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a transaction: the same database, of which all that is read and durably written is
+    /// part of it. It sees one moment, and its own writes; dropped, it is rolled back. One that only
+    /// reads in the end waits for nobody's disk there.
+    pub(crate) async fn begin(&self, access: Access) -> Step<Self> {
+        let concern = match access {
+            Access::Read => WriteConcern::nodes(1),
+            Access::Write => self.durable.clone(),
+        };
+        let failed = |error| Failure::of(error, Access::Read);
+        let mut session = self.client.start_session().await.map_err(failed)?;
+        session
+            .start_transaction()
+            .read_concern(ReadConcern::snapshot())
+            .write_concern(concern)
+            .max_commit_time(COMMAND_MAX)
+            .await
+            .map_err(failed)?;
+        Ok(Self { session: Some(Arc::new(Mutex::new(session))), ..self.clone() })
+    }
+
+    /// Whether this is inside a transaction.
+    pub(crate) fn is_within(&self) -> bool {
+        self.session.is_some()
+    }
+
+    /// Makes everything of the transaction happen; it is with the majority, and on its disks, then.
+    pub(crate) async fn commit(&self) -> Step<()> {
+        let Some(session) = &self.session else { return Ok(()) };
+        let mut session = session.lock().await;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let Err(error) = session.commit_transaction().await else { return Ok(()) };
+            if error.contains_label(TRANSIENT_TRANSACTION_ERROR) {
+                // Nothing of it happened, whichever of the tries this answers.
+                return Err(Failure::of(error, Access::Read));
+            }
+            if !error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) {
+                let failure = Failure::of(error, Access::Write);
+                return Err(if tries > 1 { failure.after_a_write() } else { failure });
+            }
+            if tries == COMMITS_MAX {
+                return Err(Failure::Unknown(error.into()));
+            }
+            pause(tries).await;
+        }
+    }
+
+    /// Makes nothing of the transaction happen.
+    pub(crate) async fn rollback(&self) {
+        let Some(session) = &self.session else { return };
+        if let Err(error) = session.lock().await.abort_transaction().await {
+            // The server ends it by itself.
+            tracing::debug!(%error, "a transaction was not rolled back at once");
+        }
     }
 
     /// A small collection beside the tasks'.
@@ -154,18 +315,6 @@ impl Db {
     pub(crate) async fn close(&self) {
         self.client.clone().shutdown().immediate(true).await;
     }
-}
-
-async fn aggregate<T>(
-    collection: &Collection<TaskDocument>,
-    pipeline: Vec<Document>,
-) -> Step<Vec<T>>
-where
-    T: DeserializeOwned + Send + Sync + Unpin,
-{
-    let read = |error| Failure::of(error, Access::Read);
-    let cursor = collection.aggregate(pipeline).max_time(COMMAND_MAX).with_type::<T>().await;
-    cursor.map_err(read)?.try_collect().await.map_err(read)
 }
 
 /// Longer from try to try, and never the same for two who met.

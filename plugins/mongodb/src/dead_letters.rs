@@ -6,6 +6,7 @@ use crate::{
     database::Db,
     document::{DEAD, TaskDocument, heads, instant, one_more, with_now},
     errors::{Failure, Step},
+    numbers::lift,
 };
 use mongodb::bson::doc;
 use rdq_spi::{
@@ -66,6 +67,7 @@ pub(crate) async fn remove(db: &Db, tasks: &[TaskDocument]) -> Step<u64> {
     let wanted = doc! { "_id": { "$in": ids }, "ended": { "$in": ends }, "live": false };
     let command =
         doc! { "delete": "tasks", "deletes": [{ "q": wanted, "limit": 0 }], "ordered": false };
+    lift(db, tasks.iter().map(|task| task.generation)).await?;
     let reply = db.write(command).await?;
     let removed = u64::try_from(number(&reply, "n")).unwrap_or_default();
     match reply.get_array("writeErrors") {

@@ -40,6 +40,9 @@ pub(crate) struct TaskDocument {
     /// Of the last claim; 0 before the first.
     #[serde(default)]
     pub(crate) generation: i64,
+    /// Which call made the last claim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mark: Option<i64>,
     #[serde(default)]
     pub(crate) status: i32,
     /// Pending or in flight.
@@ -87,6 +90,9 @@ pub(crate) struct TaskDocument {
     /// The server's clock, where it was read with the task.
     #[serde(default, skip_serializing)]
     pub(crate) now: Option<DateTime>,
+    /// What the answer with it weighs, where that was asked for.
+    #[serde(default, skip_serializing)]
+    pub(crate) weight: i64,
 }
 
 /// How a claim ended: by which call, numbered as the contract does, or without its holder: 6
@@ -223,6 +229,11 @@ pub(crate) fn count(number: i64) -> u32 {
 
 pub(crate) fn one_more(number: i64) -> i64 {
     (number + 1).min(u32::MAX.into())
+}
+
+/// The same, by the server.
+pub(crate) fn count_of_one_more(field: &str) -> mongodb::bson::Document {
+    doc! { "$min": [{ "$add": [field, 1_i64] }, i64::from(u32::MAX)] }
 }
 
 pub(crate) fn status_number(status: TaskStatus) -> i32 {

@@ -48,8 +48,9 @@ pub(crate) const DUPLICATE_KEY: i32 = 11_000;
 
 fn code(code: i32) -> Code {
     match code {
-        // WriteConflict, LockTimeout, LockBusy, TransientTransactionError's own.
-        112 | 24 | 46 => Code::Conflict,
+        // WriteConflict, LockTimeout, LockBusy; of transactions: NoSuchTransaction, SnapshotTooOld,
+        // SnapshotUnavailable, PreparedTransactionInProgress. And two who made one document at once.
+        112 | 24 | 46 | 251 | 239 | 246 | 267 | DUPLICATE_KEY => Code::Conflict,
         // NotWritablePrimary, NotPrimaryNoSecondaryOk, and a member that is not ready.
         10_107 | 13_435 | 13_436 => Code::NotPrimary,
         // ShutdownInProgress, PrimarySteppedDown, InterruptedAtShutdown,
@@ -105,6 +106,19 @@ impl Failure {
             Self::Contention => Self::Unknown("met contention after a write".into()),
             Self::Unavailable(cause) | Self::Full(cause) => Self::Unknown(cause),
             other => other,
+        }
+    }
+
+    /// The same, for another who waited for the same command.
+    pub(crate) fn again(&self) -> Self {
+        let said = |cause: &BoxError| cause.to_string().into();
+        match self {
+            Self::Contention => Self::Contention,
+            Self::Unavailable(cause) => Self::Unavailable(said(cause)),
+            Self::Unknown(cause) => Self::Unknown(said(cause)),
+            Self::Full(cause) => Self::Full(said(cause)),
+            Self::Internal(cause) => Self::Internal(said(cause)),
+            Self::Answer(error) => Self::Internal(error.to_string().into()),
         }
     }
 

@@ -1,10 +1,11 @@
 //! Attempts as documents within their task's, and how a history stays bounded. Pure.
 
 use crate::{
-    document::{binary, bytes, count, date, instant},
+    database::literal,
+    document::{binary, bytes, count, count_of_one_more, date, instant},
     errors::{Step, corrupt},
 };
-use mongodb::bson::{Binary, DateTime};
+use mongodb::bson::{Binary, DateTime, Document, doc};
 use rdq_spi::{
     Attempt, AttemptError, AttemptOutcome, AttemptReport, HISTORY_BYTES_MAX, Timestamp, WorkerId,
     fold_at, shed,
@@ -144,6 +145,29 @@ pub(crate) fn record(
         extra: report.extra,
         folded_count: 0,
     }
+}
+
+/// A record of a success has no more text than this.
+pub(crate) const ROOM: usize = 4_096;
+
+/// The record of a claim that succeeds, as the server makes it of its task, and what it weighs.
+pub(crate) fn succeeded(extra: &[u8], now: &Document) -> (Document, Document) {
+    let extra_bytes = i64::try_from(extra.len()).unwrap_or(i64::MAX);
+    let weight = doc! { "$add": [
+        extra_bytes, { "$toLong": { "$strLenBytes": { "$ifNull": ["$claimed_by", ""] } } },
+    ] };
+    let mut record = doc! {
+        "no": count_of_one_more("$last_attempt_no"),
+        "started": "$claimed_at",
+        "finished": now,
+        "outcome": i32::from(AttemptOutcome::Success.number()),
+        "worker": "$claimed_by",
+    };
+    if !extra.is_empty() {
+        record.insert("extra", literal(binary(extra)));
+    }
+    record.extend(doc! { "folded": 0_i64, "bytes": &weight, "light_bytes": &weight });
+    (record, weight)
 }
 
 /// What is said of a claim that lapsed.

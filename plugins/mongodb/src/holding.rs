@@ -4,13 +4,14 @@
 use crate::{
     admission::Answered,
     changes::{Applied, Change, apply},
+    completions::complete,
     database::{Db, TRIES_MAX, pause},
     document::{
         Ending, IN_FLIGHT, PENDING, SUCCEEDED, TaskDocument, binary, date, heads, instant,
         status_number, status_of, with_now,
     },
     errors::{Failure, Step, corrupt},
-    numbers::{Numbers, draw},
+    numbers::{Drawn, Numbers, draw, lift},
     token::{Held, StoreId},
 };
 use futures::try_join;
@@ -33,8 +34,8 @@ enum Judged<T> {
 struct Read {
     tasks: HashMap<String, TaskDocument>,
     now: Timestamp,
-    /// The first of the numbers of ends.
-    first: i64,
+    /// The numbers of ends, if there are any.
+    ends: Option<Drawn>,
 }
 
 /// Reads, judges and changes until nobody was in the way. `judge` gets the task, the storage's now
@@ -55,7 +56,8 @@ async fn transition<I, T>(
         let late = |failure: Failure| if tries > 1 { failure.after_a_write() } else { failure };
         let ids: Vec<_> = open.iter().map(|index| id(items[*index]).as_str()).collect();
         let ending = open.iter().filter(|index| ends(items[**index])).count();
-        let Read { tasks, now, first: mut number } = read(db, &ids, ending).await.map_err(late)?;
+        let Read { tasks, now, ends: drawn } = read(db, &ids, ending).await.map_err(late)?;
+        let mut ended = 0;
         let (mut changing, mut changes) = (Vec::new(), Vec::new());
         for index in open.drain(..) {
             let item = items[index];
@@ -64,6 +66,8 @@ async fn transition<I, T>(
                 answers[index] = Some((Err(error), None));
                 continue;
             };
+            let number = drawn.filter(|_| ends(item)).map_or(0, |drawn| drawn.number(ended));
+            ended += usize::from(ends(item));
             match judge(item, task, now, number).map_err(late)? {
                 Judged::Answer(answer) => answers[index] = Some((answer, None)),
                 Judged::Change(change, answer) => {
@@ -71,7 +75,6 @@ async fn transition<I, T>(
                     changes.push(*change);
                 }
             }
-            number += i64::from(ends(item));
         }
         let applied = apply(db, changes).await.map_err(late)?;
         for ((index, answer), applied) in changing.into_iter().zip(applied) {
@@ -99,18 +102,18 @@ async fn transition<I, T>(
 async fn read(db: &Db, ids: &[&str], ending: usize) -> Step<Read> {
     let wanted = doc! { "$match": { "_id": { "$in": ids } } };
     let found = db.read::<TaskDocument>(vec![wanted, heads(), with_now()]);
-    let first = async {
+    let ends = async {
         match ending {
-            0 => Ok(0),
-            _ => Ok(draw(db, Numbers::Ends, ending).await?.first),
+            0 => Ok(None),
+            _ => draw(db, Numbers::Ends, ending).await.map(Some),
         }
     };
-    let (found, first) = try_join!(found, first)?;
+    let (found, ends) = try_join!(found, ends)?;
     if let Some(said) = found.iter().filter_map(|task| task.now).max() {
         db.clock.advance(instant(said));
     }
     let tasks = found.into_iter().map(|task| (task.id.clone(), task)).collect();
-    Ok(Read { tasks, now: db.clock.latest(), first })
+    Ok(Read { tasks, now: db.clock.latest(), ends })
 }
 
 /// Where a token stands.
@@ -199,6 +202,27 @@ fn constrain<T, F: Fn(&T) -> &TaskId>(id: F) -> F {
 
 /// Ends claims.
 pub(crate) async fn resolve(
+    db: &Db,
+    store_id: StoreId,
+    resolutions: &[&Resolution],
+) -> Step<Vec<Answered<Resolved>>> {
+    let mut answers = complete(db, store_id, resolutions).await?;
+    let open = resolutions.iter().zip(&answers).filter(|(_, answer)| answer.is_none());
+    let open: Vec<_> = open.map(|(resolution, _)| *resolution).collect();
+    let has_completed = open.len() < resolutions.len();
+    let late = |failure: Failure| if has_completed { failure.after_a_write() } else { failure };
+    let mut judged = judge_each(db, store_id, &open).await.map_err(late)?.into_iter();
+    for answer in &mut answers {
+        if answer.is_none() {
+            *answer = judged.next();
+        }
+    }
+    // Every item is answered by now.
+    Ok(answers.into_iter().flatten().collect())
+}
+
+/// Ends claims, each as it is judged.
+pub(crate) async fn judge_each(
     db: &Db,
     store_id: StoreId,
     resolutions: &[&Resolution],
@@ -296,11 +320,15 @@ async fn forget(
         return;
     }
     let forgotten = doc! {
-        "_id": { "$in": ids }, "generation": { "$in": generations }, "status": SUCCEEDED,
+        "_id": { "$in": ids }, "generation": { "$in": &generations }, "status": SUCCEEDED,
     };
     let command =
         doc! { "delete": "tasks", "deletes": [{ "q": forgotten, "limit": 0 }], "ordered": false };
-    if let Err(failure) = db.write(command).await {
+    let removed = async {
+        lift(db, generations).await?;
+        db.write(command).await
+    };
+    if let Err(failure) = removed.await {
         tracing::debug!(?failure, "finished tasks are left for the sweep");
     }
 }

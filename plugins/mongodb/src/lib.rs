@@ -4,6 +4,7 @@
 #![doc = include_str!("../README.md")]
 
 mod storage; // start here
+mod calls;
 mod database;
 mod numbers;
 mod changes;
@@ -12,12 +13,16 @@ mod turns;
 
 mod admission;
 mod candidates;
+mod gathered;
 mod claims;
 mod holding;
+mod completions;
 mod dead_letters;
 mod sweeps;
 mod queues;
 mod reads;
+
+mod coordination;
 
 mod waiting;
 mod notifier;

@@ -3,20 +3,29 @@
 
 use crate::{
     config::OpenError,
+    coordination::COLLECTIONS,
     database::Db,
     document::{TaskDocument, instant},
+    notifier,
     token::StoreId,
 };
 use mongodb::{
     IndexModel,
     bson::{Binary, Bson, Document, doc, spec::BinarySubtype},
-    options::IndexOptions,
+    options::{IndexOptions, ReturnDocument},
 };
 use rdq_spi::Migrated;
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::{
+    hash::{BuildHasher as _, Hasher as _, RandomState},
+    time::Duration,
+};
 
 /// The version of the schema that this code knows.
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
+/// How long a document that told somebody of something is kept.
+const TOLD_KEPT: Duration = Duration::from_secs(60);
+/// The server's word for a collection that is there: `NamespaceExists`.
+const EXISTS: i32 = 48;
 
 /// Makes what is missing; answers which store this is, and what became of its schema.
 pub(crate) async fn migrate(db: &Db) -> Result<(StoreId, Migrated), OpenError> {
@@ -39,6 +48,15 @@ pub(crate) async fn migrate(db: &Db) -> Result<(StoreId, Migrated), OpenError> {
     }
     let tasks = db.database.collection::<TaskDocument>("tasks");
     tasks.create_indexes(indexes()).await?;
+    db.database.collection::<Document>(notifier::COLLECTION).create_index(told()).await?;
+    for name in COLLECTIONS {
+        make(db, name).await?;
+    }
+    if found < VERSION {
+        // Numbers are as they were, and from now on far above them: an older version's would not be.
+        let older = doc! { "_id": "store", "version": { "$lt": VERSION } };
+        store.update_one(older, doc! { "$set": { "version": VERSION } }).await?;
+    }
     let migrated = Migrated {
         from: if is_new { None } else { u32::try_from(found).ok() },
         to: VERSION.unsigned_abs(),
@@ -51,6 +69,28 @@ pub(crate) async fn migrate(db: &Db) -> Result<(StoreId, Migrated), OpenError> {
         }
         _ => Err(OpenError::Corrupt { what: "store_id" }),
     }
+}
+
+/// Makes a collection unless it is there.
+async fn make(db: &Db, name: &str) -> Result<(), OpenError> {
+    use mongodb::error::ErrorKind;
+    match db.database.create_collection(name).await {
+        Err(error) if !matches!(error.kind.as_ref(), ErrorKind::Command(error) if error.code == EXISTS) => {
+            Err(error.into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Counts a handle among those of the store.
+pub(crate) async fn enter(db: &Db) -> Result<(), OpenError> {
+    let one_more = doc! { "$inc": { "handles": 1_i64 } };
+    let store = db.beside("store");
+    let counted = store.find_one_and_update(doc! { "_id": "numbers" }, one_more);
+    let numbers = counted.return_document(ReturnDocument::After).await?;
+    let count = numbers.and_then(|numbers| numbers.get_i64("handles").ok());
+    db.numbering.open(count.ok_or(OpenError::Corrupt { what: "the document of numbers" })?);
+    Ok(())
 }
 
 /// Says whether it was not there yet.
@@ -66,6 +106,13 @@ fn is_taken(error: &mongodb::error::Error) -> bool {
     use mongodb::error::{ErrorKind, WriteFailure};
     matches!(error.kind.as_ref(), ErrorKind::Write(WriteFailure::WriteError(error))
         if error.code == crate::errors::DUPLICATE_KEY)
+}
+
+/// What was told is removed after a while. Those who are to hear it have heard it in the log.
+fn told() -> IndexModel {
+    let options =
+        IndexOptions::builder().name("told".to_owned()).sparse(true).expire_after(TOLD_KEPT);
+    IndexModel::builder().keys(doc! { "told_at": 1 }).options(options.build()).build()
 }
 
 /// No finished task is in the indexes of those that live, and the other way around.

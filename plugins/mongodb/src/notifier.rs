@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 /// What is due later is found in time by whoever looks once a second.
 pub(crate) const WORTH_TELLING: Duration = Duration::from_millis(1_500);
 /// Between two commands, so that many calls share one.
-const PAUSE: Duration = Duration::from_millis(2);
+const PAUSE: Duration = Duration::from_millis(10);
 /// The collection that is watched: a document for each queue that somebody told of.
 pub(crate) const COLLECTION: &str = "wakeups";
 

@@ -12,7 +12,8 @@ use crate::{
 };
 use mongodb::bson::{DateTime, Document, doc};
 use rdq_spi::{
-    ClaimRef, DlqListParams, ListParams, Page, QueueName, QueueStats, Task, TaskId,
+    ClaimRef, ClaimToken, DlqListParams, HeldClaim, ListParams, Page, QueueName, QueueStats, Task,
+    TaskId,
     keyset::{self, List},
 };
 use serde::Deserialize;
@@ -167,6 +168,28 @@ pub(crate) async fn live_claims(
         let now = db.clock.advance(instant(task.now?));
         let holds = store_id.held(&claim.token) == Some(is_of) && !task.has_lapsed(now);
         holds.then_some(instant(task.at?).since(now))
+    });
+    Ok(answers.collect())
+}
+
+/// The tokens of claims that are their task's newest, live or not. Who held one that has ended is not
+/// kept.
+pub(crate) async fn claims_of(
+    db: &Db,
+    store_id: StoreId,
+    claims: &[HeldClaim],
+) -> Step<Vec<Option<ClaimToken>>> {
+    let ids: Vec<_> = claims.iter().map(|claim| claim.task_id.as_str()).collect();
+    let wanted = doc! { "$match": { "_id": { "$in": ids } } };
+    let found: Vec<TaskDocument> = db.read(vec![wanted, heads()]).await?;
+    let found: HashMap<_, _> = found.iter().map(|task| (task.id.as_str(), task)).collect();
+    let answers = claims.iter().map(|claim| {
+        let task = found.get(claim.task_id.as_str())?;
+        let is_newest = task.generation > 0 && task.generation == claim.generation;
+        let holder = task.claimed_by.as_deref();
+        let is_theirs = holder.is_none_or(|holder| holder == claim.worker_id.as_str());
+        let held = Held { seq: task.seq, generation: task.generation };
+        (is_newest && is_theirs).then(|| store_id.token(held))
     });
     Ok(answers.collect())
 }

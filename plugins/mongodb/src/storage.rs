@@ -2,12 +2,15 @@
 
 use crate::{
     admission::{self, Answered},
-    checks, claims,
+    calls::Calls,
+    checks::{self, Topology},
     config::{MongoOptions, OpenError},
+    coordination::{Announcer, Coordination},
     database::Db,
     dead_letters,
-    errors::{Access, Failure, Step},
-    holding, migrations, queues, reads,
+    errors::{Access, Step},
+    gathered::Gathered,
+    holding, migrations, numbers, queues, reads,
     rounds::rounds,
     sweeps,
     token::StoreId,
@@ -17,26 +20,14 @@ use crate::{
 use async_trait::async_trait;
 use futures::{FutureExt as _, future::BoxFuture};
 use rdq_spi::{
-    Admission, Cancelled, Capabilities, ClaimParams, ClaimRef, Claimed, DlqListParams, DueHints,
-    Durability, ExtendParams, Extended, ListParams, Migrated, NewTask, Page, PurgeParams,
-    QueueConfig, QueueName, QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result,
-    Storage, StorageError, SweepParams, Swept, Task, TaskId,
+    Admission, Cancelled, Capabilities, ClaimParams, ClaimRef, ClaimToken, Claimed, DlqListParams,
+    DueHints, Durability, ExtendParams, Extended, HeldClaim, ListParams, Locks, Migrated, NewTask,
+    Page, PurgeParams, QueueConfig, QueueName, QueueRecord, QueueStats, Records, RedriveParams,
+    Resolution, Resolved, Result, Signals, Storage, StorageError, Streams, SweepParams, Swept,
+    Task, TaskId, Timestamp, Transactions,
     keyset::{self, List},
 };
-use std::{
-    collections::HashSet,
-    future::Future,
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
-use tokio::sync::Mutex;
-
-/// How long a call may take in all, should the server not answer.
-const CALL_MAX: Duration = Duration::from_secs(35);
+use std::{collections::HashSet, future::Future, sync::Arc, time::Duration};
 
 /// Tasks in a database of a MongoDB replica set, which many servers may share.
 #[derive(Debug)]
@@ -44,11 +35,11 @@ pub struct MongoStorage {
     db: Db,
     store_id: StoreId,
     turns: Turns,
-    waiting: Waiting,
-    /// One claim at a time: those that look at once pick the same tasks, and lose them to each
-    /// other.
-    claiming: Arc<Mutex<()>>,
-    is_closed: AtomicBool,
+    waiting: Arc<Waiting>,
+    gathered: Arc<Gathered>,
+    calls: Calls,
+    topology: Topology,
+    pub(crate) coordination: Coordination,
 }
 
 impl MongoStorage {
@@ -57,9 +48,12 @@ impl MongoStorage {
         let db = Db::new(&options).await?;
         let topology = checks::check_server(&db).await?;
         let (store_id, _) = migrations::migrate(&db).await?;
-        let waiting = Waiting::start(&db, topology);
-        let (turns, claiming) = (Turns::default(), Arc::default());
-        Ok(Self { db, store_id, turns, waiting, claiming, is_closed: AtomicBool::new(false) })
+        migrations::enter(&db).await?;
+        let (announcer, calls) = (Announcer::default(), Calls::default());
+        let waiting = Arc::new(Waiting::start(&db, topology, &announcer));
+        let coordination = Coordination::new(&db, store_id, &calls, &waiting, announcer);
+        let (turns, gathered) = (Turns::default(), Arc::default());
+        Ok(Self { db, store_id, turns, waiting, gathered, calls, topology, coordination })
     }
 
     /// Makes what is missing in the database, and disconnects again.
@@ -77,24 +71,12 @@ impl MongoStorage {
         access: Access,
         call: impl Future<Output = Step<T>> + Send + 'static,
     ) -> Result<T> {
-        if self.is_closed.load(Ordering::Acquire) {
-            return Err(StorageError::Closed);
-        }
-        let ran = tokio::spawn(tokio::time::timeout(CALL_MAX, call)).await;
-        match ran {
-            Ok(Ok(step)) => step.map_err(|failure| failure.answer(operation)),
-            Ok(Err(_)) => {
-                let source = io::Error::from(io::ErrorKind::TimedOut).into();
-                let failure = match access {
-                    Access::Read => Failure::Unavailable(source),
-                    Access::Write => Failure::Unknown(source),
-                };
-                Err(failure.answer(operation))
-            }
-            Err(error) => {
-                Err(StorageError::Internal { operation, source: io::Error::other(error).into() })
-            }
-        }
+        self.calls.run(operation, access, call).await
+    }
+
+    /// Coordination needs transactions, which a server that is in no replica set does not have.
+    fn coordinates(&self) -> bool {
+        self.topology == Topology::ReplicaSet
     }
 
     /// Runs a batch in as many rounds as it takes for no round to have two items of one task.
@@ -148,7 +130,7 @@ impl MongoStorage {
 }
 
 /// The failure of a round as the answer to each of its items.
-fn repeated(error: &StorageError, operation: &'static str) -> StorageError {
+pub(crate) fn repeated(error: &StorageError, operation: &'static str) -> StorageError {
     let source = error.to_string().into();
     match error {
         StorageError::Closed => StorageError::Closed,
@@ -157,6 +139,13 @@ fn repeated(error: &StorageError, operation: &'static str) -> StorageError {
         StorageError::Unavailable { .. } => StorageError::Unavailable { operation, source },
         StorageError::OutcomeUnknown { .. } => StorageError::OutcomeUnknown { operation, source },
         _ => StorageError::Internal { operation, source },
+    }
+}
+
+impl Drop for MongoStorage {
+    fn drop(&mut self) {
+        // An interactive transaction that is open keeps what it needs.
+        self.waiting.close();
     }
 }
 
@@ -178,7 +167,7 @@ impl Storage for MongoStorage {
     }
 
     async fn close(&self) {
-        if !self.is_closed.swap(true, Ordering::AcqRel) {
+        if self.calls.close() {
             self.waiting.close();
             self.db.close().await;
         }
@@ -205,10 +194,9 @@ impl Storage for MongoStorage {
             expected.push(first.map(|from| from.queue.clone()).collect::<HashSet<_>>());
         }
         let (db, store_id) = (self.db.clone(), self.store_id);
-        let claiming = Arc::clone(&self.claiming);
+        let gathered = Arc::clone(&self.gathered);
         let claimed = self.run("claim_due", Access::Write, async move {
-            let _turn = claiming.lock().await;
-            claims::claim_due(&db, store_id, &claims).await
+            gathered.claim_due(&db, store_id, claims).await
         });
         let claimed = claimed.await?;
         for (claimed, expected) in claimed.iter().zip(expected) {
@@ -350,10 +338,39 @@ impl Storage for MongoStorage {
         self.run("shared_secret", Access::Write, call).await
     }
 
+    async fn now(&self) -> Result<Timestamp> {
+        let db = self.db.clone();
+        self.run("now", Access::Read, async move { numbers::now(&db).await }).await
+    }
+
+    async fn claims_of(&self, claims: Vec<HeldClaim>) -> Result<Vec<Option<ClaimToken>>> {
+        let (db, store_id) = (self.db.clone(), self.store_id);
+        let call = async move { reads::claims_of(&db, store_id, &claims).await };
+        self.run("claims_of", Access::Read, call).await
+    }
+
+    fn signals(&self) -> Option<&dyn Signals> {
+        self.coordinates().then_some(self)
+    }
+
+    fn streams(&self) -> Option<&dyn Streams> {
+        self.coordinates().then_some(self)
+    }
+
+    fn locks(&self) -> Option<&dyn Locks> {
+        self.coordinates().then_some(self)
+    }
+
+    fn records(&self) -> Option<&dyn Records> {
+        self.coordinates().then_some(self)
+    }
+
+    fn transactions(&self) -> Option<&dyn Transactions> {
+        self.coordinates().then_some(self)
+    }
+
     async fn wait_due(&self, queues: Vec<QueueName>) -> Result<DueHints> {
-        if self.is_closed.load(Ordering::Acquire) {
-            return Err(StorageError::Closed);
-        }
+        self.calls.check_open()?;
         Ok(self.waiting.subscribe(&queues))
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     document::{CANCELLED, DEAD, Ending, IN_FLIGHT, SUCCEEDED, TaskDocument, date, heads},
     errors::{Failure, Step, corrupt},
     history::expired,
-    numbers::{Numbers, draw},
+    numbers::{Drawn, Numbers, draw},
 };
 use mongodb::bson::{Document, doc, serialize_to_bson};
 use rdq_spi::{Age, AttemptOutcome, SweepParams, Swept, TaskStatus, Timestamp};
@@ -25,7 +25,7 @@ pub(crate) async fn sweep(db: &Db, params: &SweepParams) -> Step<Swept> {
         let (tasks, more) = find(db, wanted, "expires_at", rest).await?;
         swept.more |= more;
         rest -= tasks.len();
-        swept.expired = expire(db, &tasks, drawn.first, now).await?;
+        swept.expired = expire(db, &tasks, drawn).await?;
     }
     let kept = |status: i32, age: Option<Age>| {
         let before = match age? {
@@ -81,16 +81,16 @@ async fn find(
 }
 
 /// Makes dead letters of unfinished tasks; answers of how many.
-async fn expire(db: &Db, tasks: &[TaskDocument], first: i64, now: Timestamp) -> Step<u64> {
+async fn expire(db: &Db, tasks: &[TaskDocument], drawn: Drawn) -> Step<u64> {
     let mut changes = Vec::with_capacity(tasks.len());
-    for (task, ended) in tasks.iter().zip(first..) {
+    for (index, task) in tasks.iter().enumerate() {
         let mut change = Change::of(task);
-        change.append(task, AttemptOutcome::PermanentFailure, expired(), now)?;
+        change.append(task, AttemptOutcome::PermanentFailure, expired(), drawn.now)?;
         if task.status == IN_FLIGHT {
             let ending = Ending { call: Ending::EXPIRED, status: DEAD, next_attempt_at: None };
             change.set("ending", serialize_to_bson(&ending).map_err(|_| corrupt("ending"))?);
         }
-        change.finish(task, TaskStatus::Dead, ended, now);
+        change.finish(task, TaskStatus::Dead, drawn.number(index), drawn.now);
         changes.push(change);
     }
     let applied = apply(db, changes).await?;

@@ -5,6 +5,7 @@
 use crate::{
     candidates::front,
     checks::Topology,
+    coordination::Announcer,
     database::Db,
     listener::listen,
     notifier::{Notifier, WORTH_TELLING},
@@ -29,18 +30,20 @@ pub(crate) struct Waiting {
     look: Arc<Notify>,
     /// Where there is a stream to tell others by.
     notifier: Option<Notifier>,
+    announcer: Announcer,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Waiting {
     /// Starts what hints.
-    pub(crate) fn start(db: &Db, topology: Topology) -> Self {
+    pub(crate) fn start(db: &Db, topology: Topology, announcer: &Announcer) -> Self {
         let (hub, look) = (Arc::new(HintHub::default()), Arc::new(Notify::new()));
         let (mut notifier, mut tasks, mut every) = (None, Vec::new(), POLL_EVERY);
         if topology == Topology::ReplicaSet {
             every = LOOK_EVERY;
             let told = Notifier::new(db.clone());
-            let listen = listen(db.clone(), Arc::clone(&hub), Arc::clone(&look), told.clone());
+            let (hub, look) = (Arc::clone(&hub), Arc::clone(&look));
+            let listen = listen(db.clone(), hub, look, told.clone(), announcer.clone());
             tasks.push(tokio::spawn(listen));
             tasks.push(tokio::spawn(told.clone().run()));
             notifier = Some(told);
@@ -51,7 +54,7 @@ impl Waiting {
             Arc::clone(&look),
             every,
         )));
-        Self { hub, look, notifier, tasks }
+        Self { hub, look, notifier, announcer: announcer.clone(), tasks }
     }
 
     /// A stream of hints; the first comes at once where something is due.
@@ -80,6 +83,7 @@ impl Waiting {
     pub(crate) fn close(&self) {
         self.tasks.iter().for_each(JoinHandle::abort);
         self.hub.close();
+        self.announcer.close();
     }
 }
 

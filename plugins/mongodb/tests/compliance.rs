@@ -5,7 +5,7 @@ mod namespace;
 use namespace::Namespace;
 use rdq_compliance::Fixture;
 use rdq_mongodb::{MongoOptions, MongoStorage};
-use rdq_spi::{Capabilities, Durability, Storage};
+use rdq_spi::{Capabilities, Durability, Faculties, Storage};
 use rdq_test_servers::mongodb::{self, MongoServer};
 use std::sync::Arc;
 
@@ -20,6 +20,7 @@ impl Fixture for MongoFixture {
         filter_pushdown: false,
         batch_enqueue: true,
     };
+    const FACULTIES: Faculties = Faculties::ALL;
 
     async fn create() -> Self {
         Self(Namespace::new(MongoServer::shared().await.expect("a MongoDB server")))

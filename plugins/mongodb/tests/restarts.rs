@@ -6,7 +6,7 @@ mod namespace;
 use namespace::Namespace;
 use rdq_compliance::{Fixture, check_unless};
 use rdq_mongodb::{MongoOptions, MongoStorage};
-use rdq_spi::{Capabilities, Durability, Storage};
+use rdq_spi::{Capabilities, Durability, Faculties, Storage};
 use rdq_test_servers::mongodb::{self, MongoServer};
 use std::sync::Arc;
 use tokio::sync::Mutex;
@@ -24,6 +24,7 @@ impl Fixture for OwnServer {
         filter_pushdown: false,
         batch_enqueue: true,
     };
+    const FACULTIES: Faculties = Faculties::ALL;
 
     async fn create() -> Self {
         let server = MongoServer::start().await.expect("a MongoDB server");
