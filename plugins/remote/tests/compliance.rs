@@ -133,6 +133,7 @@ struct RedisBehind(Served);
 
 impl Fixture for RedisBehind {
     const CAPABILITIES: Capabilities = Capabilities { durability: Durability::PowerCut, ..MEMORY };
+    const FACULTIES: Faculties = Faculties { interactive: false, ..Faculties::ALL };
     const THROUGH_ENGINE: bool = true;
 
     async fn create() -> Self {
@@ -156,6 +157,7 @@ struct MongoBehind(Served);
 impl Fixture for MongoBehind {
     const CAPABILITIES: Capabilities =
         Capabilities { durability: Durability::PowerCut, filter_pushdown: false, ..MEMORY };
+    const FACULTIES: Faculties = Faculties::ALL;
     const THROUGH_ENGINE: bool = true;
 
     async fn create() -> Self {
