@@ -1,5 +1,5 @@
 //! `impl Storage`: one short method per operation. Each is one call of a function of the same name,
-//! for the whole batch.
+//! for the whole batch. The faculties beside tasks are in `coordination`.
 
 use crate::{
     config::{OpenError, RedisConfig},

@@ -25,6 +25,7 @@ pub(super) fn hold(hold: &Hold, ttl: Duration) -> Args {
 }
 
 /// A hold, or none.
+#[expect(clippy::option_option, reason = "an answer that cannot be read is not one of none")]
 pub(super) fn held(reply: Reply) -> Option<Option<HeldLock>> {
     let answer = reply.bytes_or_none()?;
     if answer.is_empty() {

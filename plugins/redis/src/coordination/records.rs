@@ -41,6 +41,7 @@ pub(super) fn changed(revision: i64, change: &CompareAndSet) -> Result<i64> {
 }
 
 /// A record, or none.
+#[expect(clippy::option_option, reason = "an answer that cannot be read is not one of none")]
 pub(super) fn found(name: &RecordName, reply: Reply) -> Option<Option<Record>> {
     let row = reply.bytes_or_none()?;
     if row.is_empty() {
