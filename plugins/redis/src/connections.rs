@@ -41,10 +41,13 @@ const LOADS_MAX: usize = 3;
 
 /// The names of what the store holds, in the order in which functions take them. They have one hash
 /// tag, so that a cluster keeps them together.
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 15] = [
     "state", "tasks", "bodies", "history", "index", "runs", "tallies", "served", "queues",
-    "secrets",
+    "secrets", "locks", "records", "names", "streams", "events",
 ];
+
+/// The place of the key of streams.
+const STREAMS: usize = 13;
 
 /// Makes connections, and checks those that idled.
 pub(crate) struct Connector(Manager);
@@ -119,6 +122,11 @@ impl Connections {
     /// The channel of hints, which is named as the state's key is.
     pub(crate) fn channel(&self) -> &str {
         &self.keys[0]
+    }
+
+    /// The channel of wakes, which is named as the key of streams is.
+    pub(crate) fn wakes_channel(&self) -> &str {
+        &self.keys[STREAMS]
     }
 
     /// The key of the store's state.

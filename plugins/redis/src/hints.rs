@@ -1,15 +1,22 @@
 //! Wake-up: what the functions publish, spread to those who wait in this process. Messages get lost
 //! with a connection, so each new one, and each timer that ends, begins with a look at the store; a
-//! look every few seconds bounds what any other loss may cost.
+//! look every few seconds bounds what any other loss may cost. Who listens to topics is told by each
+//! new connection that something may have been missed.
 
-use crate::{config::RedisConfig, connections::Connections, errors::Access, packing::Unpacker};
+use crate::{
+    config::RedisConfig,
+    connections::Connections,
+    coordination::read_wakes,
+    errors::{self, Access},
+    packing::Unpacker,
+};
 use bytes::Bytes;
 use futures::StreamExt as _;
-use rdq_spi::{DueHints, HintHub, QueueName};
+use rdq_spi::{DueHints, HintHub, QueueName, Result, Topic, WakeHub, Wakes};
 use redis::{Client, RedisError};
 use std::{pin::Pin, sync::Arc, time::Duration};
 use tokio::{
-    sync::{Notify, OnceCell},
+    sync::{Notify, OnceCell, watch},
     task::AbortHandle,
     time::{Sleep, sleep, timeout},
 };
@@ -17,15 +24,20 @@ use tokio::{
 /// A connection that says nothing is asked for an answer so often, and the store looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
+/// So long one waits for the connection before it is told that there is none.
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(5);
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(2);
 /// One look asks for so many queues at once.
 const QUEUES_AT_ONCE: usize = 200;
 
-/// The hints of one handle. Dropping it ends them.
+/// The hints and wakes of one handle. Dropping it ends them.
 #[derive(Debug)]
 pub(crate) struct Hints {
     hub: Arc<HintHub>,
+    wakes: Arc<WakeHub>,
+    /// Whether the connection hears, as far as it is known here.
+    hears: watch::Sender<bool>,
     /// Somebody new waits.
     news: Arc<Notify>,
     listener: OnceCell<AbortHandle>,
@@ -33,7 +45,13 @@ pub(crate) struct Hints {
 
 impl Hints {
     pub(crate) fn new() -> Self {
-        Self { hub: Arc::default(), news: Arc::default(), listener: OnceCell::new() }
+        Self {
+            hub: Arc::default(),
+            wakes: Arc::default(),
+            hears: watch::Sender::new(false),
+            news: Arc::default(),
+            listener: OnceCell::new(),
+        }
     }
 
     /// Hints for these queues, from now on.
@@ -45,18 +63,43 @@ impl Hints {
     ) -> DueHints {
         // Subscribed before the look, so that nothing falls in between.
         let hints = self.hub.subscribe(queues);
+        self.start(config, connections).await;
+        self.news.notify_one();
+        hints
+    }
+
+    /// Wakes of these topics, from now on.
+    pub(crate) async fn listen(
+        &self,
+        config: &RedisConfig,
+        connections: &Arc<Connections>,
+        topics: &[Topic],
+    ) -> Result<Wakes> {
+        // Whoever is known to the hub is told of a connection that breaks and is made again.
+        let wakes = self.wakes.listen(topics);
+        self.start(config, connections).await;
+        let mut hears = self.hears.subscribe();
+        let heard = timeout(LISTEN_TIMEOUT, hears.wait_for(|hears| *hears)).await;
+        connections.check_open()?;
+        match heard {
+            Ok(_) => Ok(wakes),
+            Err(elapsed) => Err(errors::unreachable("listen", elapsed)),
+        }
+    }
+
+    async fn start(&self, config: &RedisConfig, connections: &Arc<Connections>) {
         let listen = async || {
             let listener = Listener {
                 config: config.clone(),
                 connections: connections.clone(),
                 hub: self.hub.clone(),
+                wakes: self.wakes.clone(),
+                hears: self.hears.clone(),
                 news: self.news.clone(),
             };
             tokio::spawn(listener.run()).abort_handle()
         };
         self.listener.get_or_init(listen).await;
-        self.news.notify_one();
-        hints
     }
 
     /// Ends every subscription.
@@ -65,6 +108,7 @@ impl Hints {
             listener.abort();
         }
         self.hub.close();
+        self.wakes.close();
     }
 }
 
@@ -79,14 +123,19 @@ struct Listener {
     config: RedisConfig,
     connections: Arc<Connections>,
     hub: Arc<HintHub>,
+    wakes: Arc<WakeHub>,
+    hears: watch::Sender<bool>,
     news: Arc<Notify>,
 }
 
 impl Listener {
     async fn run(self) {
         let mut retry_after = RETRY_AFTER;
+        let mut is_first = true;
         loop {
-            let error = match self.listen(&mut retry_after).await {
+            let heard = self.listen(&mut retry_after, &mut is_first).await;
+            self.hears.send_replace(false);
+            let error = match heard {
                 Ok(()) => continue,
                 Err(error) => error,
             };
@@ -97,18 +146,33 @@ impl Listener {
     }
 
     /// Listens on one connection until it fails.
-    async fn listen(&self, retry_after: &mut Duration) -> Result<(), RedisError> {
+    async fn listen(
+        &self,
+        retry_after: &mut Duration,
+        is_first: &mut bool,
+    ) -> Result<(), RedisError> {
         let client = Client::open(self.config.address.clone())?;
         let pubsub = in_time(client.get_async_pubsub()).await?;
         let (mut sink, mut messages) = pubsub.split();
-        in_time(sink.subscribe(self.connections.channel())).await?;
+        let wakes_channel = self.connections.wakes_channel();
+        in_time(sink.subscribe(&[self.connections.channel(), wakes_channel])).await?;
         *retry_after = RETRY_AFTER;
+        if !std::mem::replace(is_first, false) {
+            self.wakes.reconnected();
+        }
+        self.hears.send_replace(true);
         let mut timer = Box::pin(sleep(self.look().await));
         let mut check = Box::pin(sleep(LOOK_EVERY));
         loop {
             tokio::select! {
                 message = messages.next() => {
                     let Some(message) = message else { return Err(lost()) };
+                    if message.get_channel_name() == wakes_channel {
+                        for topic in read_wakes(message.get_payload_bytes()) {
+                            self.wakes.wake(&topic);
+                        }
+                        continue;
+                    }
                     for (queue, due_in) in read(message.get_payload_bytes()) {
                         self.hub.hint(&queue, due_in);
                         soonest(&mut timer, due_in);

@@ -4,6 +4,7 @@
 //! them: everything that decides something of a task is there.
 
 mod storage; // start here
+mod coordination;
 mod library;
 mod connections;
 mod hints;

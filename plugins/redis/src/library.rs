@@ -25,14 +25,19 @@ const SHARED: [&str; 6] = [
 ];
 
 /// The functions, each file by itself: Lua has no more than 200 names in one scope.
-const FUNCTIONS: [&str; 7] = [
+const FUNCTIONS: [&str; 12] = [
     include_str!("functions/admission.lua"),
     include_str!("functions/claims.lua"),
     include_str!("functions/holding.lua"),
+    include_str!("functions/cancellation.lua"),
     include_str!("functions/reads.lua"),
     include_str!("functions/dead_letters.lua"),
     include_str!("functions/sweeps.lua"),
     include_str!("functions/queues.lua"),
+    include_str!("functions/locks.lua"),
+    include_str!("functions/records.lua"),
+    include_str!("functions/streams.lua"),
+    include_str!("functions/commits.lua"),
 ];
 
 /// The library, under its name.

@@ -8,8 +8,8 @@ use crate::{
 use bytes::Bytes;
 use rdq_spi::{
     Age, Attempt, AttemptReport, ClaimParams, ClaimRef, DlqFilter, DlqListParams, ExtendParams,
-    HISTORY_BYTES_MAX, ListParams, Moment, NewTask, Outcome, PurgeParams, QueueName, RedriveParams,
-    Resolution, Selection, SweepParams, TaskStatus, Timestamp, shed,
+    HISTORY_BYTES_MAX, HeldClaim, ListParams, Moment, NewTask, Outcome, PurgeParams, QueueName,
+    RedriveParams, Resolution, Selection, SweepParams, TaskStatus, Timestamp, shed,
 };
 
 const PART_NONE: u8 = 0;
@@ -29,15 +29,23 @@ const HAS_MORE: u8 = 4;
 /// The arguments of a call.
 pub(crate) type Args = Vec<Bytes>;
 
-/// Tasks to admit, in stretches of one kind: plain ones of one queue and one priority, or one that has
-/// more to say.
+/// Tasks to admit.
 pub(crate) fn admission(tasks: Vec<NewTask>) -> Args {
     let mut args = Args::with_capacity(3 * tasks.len() + 1);
+    for stretch in stretches(tasks) {
+        args.extend(stretch);
+    }
+    args
+}
+
+/// Tasks to admit, in stretches of one kind: plain ones of one queue and one priority, or one that has
+/// more to say.
+pub(crate) fn stretches(tasks: Vec<NewTask>) -> impl Iterator<Item = Args> {
     let mut tasks = tasks.into_iter().peekable();
-    while let Some(task) = tasks.next() {
+    std::iter::from_fn(move || {
+        let task = tasks.next()?;
         let (queue, priority, is_plain) = (task.queue.clone(), task.priority, is_plain(&task));
-        let head = args.len();
-        args.push(Bytes::new());
+        let mut args = vec![Bytes::new()];
         if is_plain {
             plain_task(&mut args, task);
             let goes_on =
@@ -48,14 +56,14 @@ pub(crate) fn admission(tasks: Vec<NewTask>) -> Args {
         } else {
             special_task(&mut args, task);
         }
-        args[head] = Packer::default()
+        args[0] = Packer::default()
             .flag(!is_plain)
-            .len32(args.len() - head - 1)
+            .len32(args.len() - 1)
             .u32(rows::sortable_priority(priority))
             .name(queue.as_str())
             .done();
-    }
-    args
+        Some(args)
+    })
 }
 
 fn plain_task(args: &mut Args, task: NewTask) {
@@ -163,6 +171,15 @@ fn with_claim(packer: Packer, claim: &ClaimRef) -> Packer {
 
 pub(crate) fn claim_ref(claim: &ClaimRef) -> Bytes {
     with_claim(Packer::default(), claim).done()
+}
+
+pub(crate) fn held_claim(claim: &HeldClaim) -> Bytes {
+    let HeldClaim { task_id, worker_id, generation } = claim;
+    Packer::default()
+        .raw(&generation.to_be_bytes())
+        .name(worker_id.as_str())
+        .name(task_id.as_str())
+        .done()
 }
 
 pub(crate) fn extend(args: &mut Args, params: ExtendParams) {

@@ -1,5 +1,5 @@
 //! `impl Storage`: one short method per operation. Each is one call of a function of the same name,
-//! for the whole batch.
+//! for the whole batch. The faculties beside tasks are in `coordination`.
 
 use crate::{
     config::{OpenError, RedisConfig},
@@ -11,15 +11,16 @@ use crate::{
     requests::{self, Args},
     rows,
     start::{self, Found},
+    token::Token,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
 use rdq_spi::{
-    Admission, Cancelled, Capabilities, ClaimParams, ClaimRef, Claimed, DlqListParams, DueHints,
-    Durability, ExtendParams, Extended, ListParams, Migrated, NewTask, Page, PurgeParams,
-    QueueConfig, QueueName, QueueRecord, QueueStats, RedriveParams, Resolution, Resolved, Result,
-    StaleDetail, Step, Storage, StorageError, SweepParams, Swept, Task, TaskId, TaskStatus,
-    Timestamp,
+    Admission, Cancelled, Capabilities, ClaimParams, ClaimRef, ClaimToken, Claimed, DlqListParams,
+    DueHints, Durability, ExtendParams, Extended, HeldClaim, ListParams, Locks, Migrated, NewTask,
+    Page, PurgeParams, QueueConfig, QueueName, QueueRecord, QueueStats, Records, RedriveParams,
+    Resolution, Resolved, Result, Signals, StaleDetail, Step, Storage, StorageError, Streams,
+    SweepParams, Swept, Task, TaskId, TaskStatus, Timestamp, Transactions,
     keyset::{self, List},
 };
 use std::{sync::Arc, time::Duration};
@@ -29,9 +30,9 @@ use Access::{Reads, Writes};
 /// Tasks in a Redis or Valkey server, which several processes may share.
 #[derive(Debug)]
 pub struct RedisStorage {
-    config: RedisConfig,
-    connections: Arc<Connections>,
-    hints: Hints,
+    pub(crate) config: RedisConfig,
+    pub(crate) connections: Arc<Connections>,
+    pub(crate) hints: Hints,
     durability: Durability,
 }
 
@@ -56,7 +57,7 @@ impl RedisStorage {
     }
 
     /// Calls a function and takes its answer apart.
-    async fn call<T>(
+    pub(crate) async fn call<T>(
         &self,
         operation: &'static str,
         access: Access,
@@ -68,7 +69,7 @@ impl RedisStorage {
     }
 
     /// The same for a batch: each item has its own answer, in their order.
-    async fn call_each<K, T>(
+    pub(crate) async fn call_each<K, T>(
         &self,
         operation: &'static str,
         access: Access,
@@ -126,18 +127,7 @@ impl Storage for RedisStorage {
     async fn enqueue(&self, tasks: Vec<NewTask>) -> Result<Vec<Result<Admission>>> {
         let ids = tasks.iter().map(|task| task.id.clone()).collect();
         let args = requests::admission(tasks);
-        self.call_bytes("enqueue", ids, args, |from, id: &TaskId| {
-            let answer = from.u8()?;
-            let admission =
-                |created| Some(Admission { created, status: TaskStatus::of_number(answer / 10)? });
-            Some(match answer % 10 {
-                1 => Ok(admission(true)?),
-                2 => Ok(admission(false)?),
-                3 => Err(StorageError::IdConflict { task_id: id.clone() }),
-                _ => return None,
-            })
-        })
-        .await
+        self.call_bytes("enqueue", ids, args, read_admission).await
     }
 
     async fn claim_due(&self, claims: Vec<ClaimParams>) -> Result<Vec<Result<Claimed>>> {
@@ -176,15 +166,8 @@ impl Storage for RedisStorage {
 
     async fn cancel(&self, tasks: Vec<TaskId>) -> Result<Vec<Result<Cancelled>>> {
         let args = tasks.iter().map(|id| bytes_of(id.as_str())).collect();
-        self.call_each("cancel", Writes, tasks, args, |reply, id| {
-            let answer = reply.number()?;
-            if answer < 0 {
-                return Some(Err(not_found(id)));
-            }
-            let status = TaskStatus::of_number(answer % 10)?;
-            Some(Ok(Cancelled { status, changed: answer >= 10 }))
-        })
-        .await
+        self.call_each("cancel", Writes, tasks, args, |reply, id| cancelled(reply.number()?, id))
+            .await
     }
 
     async fn get(&self, task: TaskId) -> Result<Task> {
@@ -273,18 +256,78 @@ impl Storage for RedisStorage {
         self.call("shared_secret", Writes, args, |reply| Some(reply.bytes()?.into())).await
     }
 
+    async fn now(&self) -> Result<Timestamp> {
+        // All that it writes is the clock.
+        let now = self.call("now", Reads, Args::new(), |reply| reply.number()).await?;
+        Ok(Timestamp::from_millis(now))
+    }
+
+    async fn claims_of(&self, claims: Vec<HeldClaim>) -> Result<Vec<Option<ClaimToken>>> {
+        let args = claims.iter().map(requests::held_claim).collect();
+        self.call_each("claims_of", Reads, claims, args, |reply, claim| {
+            let token = reply.bytes_or_none()?;
+            if token.is_empty() {
+                return Some(None);
+            }
+            let mut from = Unpacker(&token);
+            let token = Token { generation: from.i64()?, nonce: from.array()? };
+            Some(Some(token.encode(&claim.task_id)))
+        })
+        .await
+    }
+
+    fn signals(&self) -> Option<&dyn Signals> {
+        Some(self)
+    }
+
+    fn streams(&self) -> Option<&dyn Streams> {
+        Some(self)
+    }
+
+    fn locks(&self) -> Option<&dyn Locks> {
+        Some(self)
+    }
+
+    fn records(&self) -> Option<&dyn Records> {
+        Some(self)
+    }
+
+    fn transactions(&self) -> Option<&dyn Transactions> {
+        Some(self)
+    }
+
     async fn wait_due(&self, queues: Vec<QueueName>) -> Result<DueHints> {
         self.connections.check_open()?;
         Ok(self.hints.subscribe(&self.config, &self.connections, &queues).await)
     }
 }
 
-fn bytes_of(text: &str) -> Bytes {
+pub(crate) fn bytes_of(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
 }
 
-fn not_found(task: &TaskId) -> StorageError {
+pub(crate) fn not_found(task: &TaskId) -> StorageError {
     StorageError::NotFound { task_id: task.clone() }
+}
+
+pub(crate) fn read_admission(from: &mut Unpacker<'_>, id: &TaskId) -> Option<Result<Admission>> {
+    let answer = from.u8()?;
+    let admission =
+        |created| Some(Admission { created, status: TaskStatus::of_number(answer / 10)? });
+    Some(match answer % 10 {
+        1 => Ok(admission(true)?),
+        2 => Ok(admission(false)?),
+        3 => Err(StorageError::IdConflict { task_id: id.clone() }),
+        _ => return None,
+    })
+}
+
+pub(crate) fn cancelled(answer: i64, id: &TaskId) -> Option<Result<Cancelled>> {
+    if answer < 0 {
+        return Some(Err(not_found(id)));
+    }
+    let status = TaskStatus::of_number(answer % 10)?;
+    Some(Ok(Cancelled { status, changed: answer >= 10 }))
 }
 
 /// Where a claim stood when a call named it; the codes are those of `functions/holding.lua`.
@@ -327,7 +370,7 @@ fn extended(reply: Reply, task: &TaskId) -> Option<Result<Extended>> {
     Some(Ok(Extended { lease_expires_at, remaining }))
 }
 
-fn resolved(from: &mut Unpacker<'_>, task: &TaskId) -> Option<Result<Resolved>> {
+pub(crate) fn resolved(from: &mut Unpacker<'_>, task: &TaskId) -> Option<Result<Resolved>> {
     let (code, status, due) = (from.u8()?, from.u8()?, from.timestamp()?);
     let replayed = match standing(code, task)? {
         Standing::Holds => false,

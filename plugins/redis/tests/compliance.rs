@@ -4,7 +4,7 @@
 mod servers;
 
 use rdq_compliance::{Fixture, check_unless};
-use rdq_spi::{Capabilities, Durability, Storage};
+use rdq_spi::{Capabilities, Durability, Faculties, Storage};
 use rdq_test_servers::redis::Flavor;
 use servers::Served;
 use std::sync::Arc;
@@ -17,6 +17,8 @@ const CAPABILITIES: Capabilities = Capabilities {
     batch_enqueue: true,
 };
 
+const FACULTIES: Faculties = Faculties { interactive: false, ..Faculties::ALL };
+
 /// A namespace of its own on a server of its own. Each handle is one more server on it.
 macro_rules! fixture {
     ($name:ident, $serve:expr) => {
@@ -24,6 +26,7 @@ macro_rules! fixture {
 
         impl Fixture for $name {
             const CAPABILITIES: Capabilities = CAPABILITIES;
+            const FACULTIES: Faculties = FACULTIES;
 
             async fn create() -> Self {
                 Self($serve.await)

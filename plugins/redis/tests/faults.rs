@@ -10,8 +10,9 @@ use futures::StreamExt as _;
 use rdq_compliance::crew::{self, Crew, claim_from, new_task, queue, resolution};
 use rdq_redis::{OpenError, RedisConfig, RedisStorage};
 use rdq_spi::{
-    Call, Durability, ExtendParams, Moment, PurgeParams, RedriveParams, Selection, Storage as _,
-    StorageError, TaskStatus,
+    Call, CompareAndSet, Durability, ExtendParams, LockName, Locks as _, Moment, NewEvent,
+    OwnerName, PurgeParams, RecordKey, RecordName, RecordSpace, Records as _, RedriveParams,
+    Selection, Storage as _, StorageError, StreamName, Streams as _, TaskStatus, TryLock,
 };
 use rdq_test_servers::{LocalServer, Proxy, redis::Flavor};
 use servers::Served;
@@ -291,10 +292,18 @@ async fn nothing_has_an_end_of_its_own_and_all_of_it_is_in_one_slot() {
     store.resolve(ends).await.unwrap();
     store.put_queue(queue, rdq_spi::QueueConfig::default()).await.unwrap();
     store.shared_secret("name", vec![1]).await.unwrap();
+    let stream = StreamName::new("{s}").unwrap();
+    let event = NewEvent { stream, key: None, payload: "event".into() };
+    store.publish(vec![event]).await.unwrap();
+    let key = RecordKey { space: RecordSpace::Caller, name: RecordName::new("{r}").unwrap() };
+    let record = CompareAndSet { key, value: Some("value".into()), expected_revision: 0 };
+    store.compare_and_set(vec![record]).await.unwrap();
+    let (name, owner) = (LockName::new("{l}").unwrap(), OwnerName::new("me").unwrap());
+    store.try_lock(TryLock { name, owner, ttl: Duration::from_secs(60) }).await.unwrap();
 
     let keys = served.keys();
 
-    assert_eq!(keys.len(), 10, "{keys:?}");
+    assert_eq!(keys.len(), 15, "{keys:?}");
     let slot = |key: &String| served.ask(redis::cmd("CLUSTER").arg("KEYSLOT").arg(key));
     for key in &keys {
         assert!(key.starts_with("rdq:{test-"), "{key}");

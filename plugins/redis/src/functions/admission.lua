@@ -115,28 +115,38 @@ local function admit_special(tx, args, at, queue, priority, answers)
   answers[#answers + 1] = '\1'
 end
 
+-- The stretch that begins there; its ids are added to these.
+local function read_stretch(args, at, ids)
+  local kind, len, priority, queue = unpack_bytes(STRETCH, args[at])
+  local from, to, count = at + 1, at + len, #ids
+  for n = from, kind == PLAIN and to or from, 3 do
+    count = count + 1
+    ids[count] = args[n]
+  end
+  return { kind = kind, from = from, to = to, priority = priority, queue = queue }
+end
+
+local function admit_stretch(tx, args, it, answers)
+  if it.kind == PLAIN then
+    admit_plain(tx, args, it.from, it.to, it.queue, it.priority, answers)
+  else
+    admit_special(tx, args, it.from, it.queue, it.priority, answers)
+  end
+end
+
+parts_of_commits.read_stretch, parts_of_commits.admit_stretch = read_stretch, admit_stretch
+
 local function enqueue(keys, args)
   local tx = begin(keys)
-  local stretches, ids, count, at, last = {}, {}, 0, 1, #args
+  local stretches, ids, at, last = {}, {}, 1, #args
   while at <= last do
-    local kind, len, priority, queue = unpack_bytes(STRETCH, args[at])
-    local from, to = at + 1, at + len
-    stretches[#stretches + 1] = { kind = kind, from = from, to = to, priority = priority, queue = queue }
-    for n = from, kind == PLAIN and to or from, 3 do
-      count = count + 1
-      ids[count] = args[n]
-    end
-    at = to + 1
+    local it = read_stretch(args, at, ids)
+    stretches[#stretches + 1] = it
+    at = it.to + 1
   end
   fetch(tx, ids)
   local answers = {}
-  for _, it in ipairs(stretches) do
-    if it.kind == PLAIN then
-      admit_plain(tx, args, it.from, it.to, it.queue, it.priority, answers)
-    else
-      admit_special(tx, args, it.from, it.queue, it.priority, answers)
-    end
-  end
+  for _, it in ipairs(stretches) do admit_stretch(tx, args, it, answers) end
   finish(tx)
   return concat(answers)
 end

@@ -1,4 +1,4 @@
--- What becomes of claims: kept, ended by their holder, or taken away by a cancellation.
+-- What becomes of claims: kept, or ended by their holder.
 
 local CLAIM_REF = '>c16Bc0'
 local EXTEND = '>i8i8BBc16Bc0'
@@ -118,6 +118,13 @@ local function read_more(args, at)
   return c
 end
 
+-- What most resolutions say, who end without a word.
+local function nothing_more()
+  local c = report('', '')
+  c.is_delay, c.due, c.result = 1, 0, ''
+  return c
+end
+
 local function resolve(keys, args)
   local tx = begin(keys)
   local ids, tokens, heads, mores, at, count = {}, {}, {}, {}, 1, 0
@@ -133,9 +140,7 @@ local function resolve(keys, args)
     end
   end
   fetch(tx, ids)
-  -- Most end without a word.
-  local wordless = report('', '')
-  wordless.is_delay, wordless.due, wordless.result = 1, 0, ''
+  local wordless = nothing_more()
   local answers, forgotten = {}, pack('>BBi8', OK, SUCCEEDED, 0)
   for n, head in ipairs(heads) do
     local call, outcome, flags = byte(head, 1, 3)
@@ -170,35 +175,31 @@ local function live_claims(keys, args)
   return answers
 end
 
-local function cancel_record(tx, r)
-  if r.status == IN_FLIGHT then
-    append(tx, r, OUTCOME_CANCELLED, report('', ''))
-    r.ending = ENDING_CANCELLED
-  end
-  end_as(tx, r, CANCELLED)
+-- The status that an outcome leaves.
+local STATUSES = { [SUCCEED] = SUCCEEDED, [RETRY] = PENDING, [DIE] = DEAD, [GIVE_BACK] = PENDING }
+
+-- How a resolution would end for a task that stands so, which stands as it would leave it then; the
+-- second answer is false once it is not there.
+function parts_of_commits.foresee_resolution(tx, t, packed)
+  local call, outcome, flags, token = unpack_bytes(RESOLUTION, packed)
+  if not t then return NOT_FOUND end
+  local code = standing(tx, t, token, has(flags, IS_STRICT), call)
+  if code ~= OK then return code, t end
+  if outcome == SUCCEED and has(flags, FORGETS) then return OK, false end
+  t.ending, t.status = call, STATUSES[outcome]
+  return OK, t
 end
 
--- The status of each, and 10 more if this call made it so; -1 for a task that is not there.
-local function cancel(keys, args)
-  local tx = begin(keys)
-  fetch(tx, args)
-  local answers = {}
-  for n, id in ipairs(args) do
-    local r = find(tx, id)
-    if not r then
-      answers[n] = -1
-    elseif r.status > IN_FLIGHT then
-      answers[n] = r.status
-    else
-      change(tx, r, cancel_record)
-      answers[n] = 10 + CANCELLED
-    end
-  end
-  finish(tx)
-  return answers
+-- Resolves as `resolve` would one.
+function parts_of_commits.resolve_packed(tx, args, at)
+  local call, outcome, flags, token, id = unpack_bytes(RESOLUTION, args[at])
+  local c = has(flags, HAS_MORE) and read_more(args, at + 1) or nothing_more()
+  c.call, c.outcome, c.flags = call, outcome, flags
+  return pack('>BBi8', resolve_one(tx, id, token, c))
 end
+
+parts_of_commits.RESOLUTION = RESOLUTION
 
 register('extend_leases', extend_leases, DRAINS)
 register('resolve', resolve, DRAINS)
 register('live_claims', live_claims, READS)
-register('cancel', cancel, DRAINS)

@@ -105,7 +105,22 @@ local function queue_names(keys, args)
   return names
 end
 
+-- The tokens of claims that are their task's newest, live or not; false for others. Who held one that
+-- has ended is not kept.
+local function claims_of(keys, args)
+  local tx = begin(keys)
+  local answers = {}
+  for n, packed in ipairs(args) do
+    local generation, worker, id = unpack_bytes('>c8Bc0Bc0', packed)
+    local r = find(tx, id)
+    local is_newest = r and sub(r.token, 1, 8) == generation and generation ~= number_key(0)
+    answers[n] = is_newest and (r.worker == '' or r.worker == worker) and r.token
+  end
+  return answers
+end
+
 register('get', get, READS)
+register('claims_of', claims_of, READS)
 register('list', list, READS)
 register('stats', stats, READS)
 register('due_times', due_times, READS)

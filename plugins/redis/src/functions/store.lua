@@ -7,6 +7,7 @@ local STATE = '>Bi8i8i8i8i8i8i8'
 -- The names of the keys, in the order in which they are passed.
 local KEYS = {
   'state', 'tasks', 'bodies', 'history', 'index', 'runs', 'tallies', 'served', 'queues', 'secrets',
+  'locks', 'records', 'names', 'streams', 'events',
 }
 -- Lua passes so many arguments to a command at most; even, since some come in pairs.
 local ARGUMENTS_MAX = 2000
@@ -52,6 +53,9 @@ local function begin(keys)
     served = {}, -- by queue: its turn; false forgets it
     emptied = {}, -- queues that a task was removed from
     removed = 0, -- tasks, and records of their histories
+    rows = {}, -- of what is no task's, by key: what its fields become; false deletes
+    named = {}, -- members of names: whether they are there from now on
+    topics = {}, -- that have news
   }
   for at, name in ipairs(KEYS) do tx.keys[name] = keys[at] end
   begin_writes(tx)
@@ -122,14 +126,64 @@ local function send_state(tx)
   call('SET', tx.keys.state, state)
 end
 
--- Tells those who wait, last of all. The channel has the name of the state's key.
+-- Tells those who wait, last of all. The channels have the names of keys: the state's for tasks that
+-- are due, and that of streams for topics.
 local function send_news(tx)
   local parts = {}
   for queue, at in pairs(tx.news) do
     parts[#parts + 1] = pack('>I8Bc0', math.max(at - tx.now, 0), #queue, queue)
   end
   if #parts > 0 then call('PUBLISH', tx.keys.state, concat(parts)) end
+  parts = {}
+  for topic in pairs(tx.topics) do parts[#parts + 1] = string.char(#topic) .. topic end
+  if #parts > 0 then call('PUBLISH', tx.keys.streams, concat(parts)) end
 end
+
+-- What is no task's is kept in rows: fields of a key, which later items of a call see as earlier ones
+-- left them. Nothing of it is sent before `finish`. Tables, for Lua has no more than 200 names in one
+-- scope.
+local rows = {}
+
+function rows.put(tx, key, field, value)
+  local known = tx.rows[key]
+  if not known then
+    known = {}
+    tx.rows[key] = known
+  end
+  known[field] = value
+end
+
+function rows.get(tx, key, field)
+  local known = tx.rows[key]
+  if known and known[field] ~= nil then return known[field] end
+  return call('HGET', tx.keys[key], field)
+end
+
+function rows.send(tx)
+  for key, fields in pairs(tx.rows) do send_fields(tx.keys[key], fields) end
+  local entered, left = {}, {}
+  for name, stays in pairs(tx.named) do
+    if stays then
+      entered[#entered + 1] = '0'
+      entered[#entered + 1] = name
+    else
+      left[#left + 1] = name
+    end
+  end
+  send('ZREM', tx.keys.names, left)
+  send('ZADD', tx.keys.names, entered)
+end
+
+-- How many to read next for a page that has so many, which weigh so much of what there is room for:
+-- they may be large or small.
+function rows.at_once(count, bytes, room, limit)
+  if count == 0 then return math.min(8, limit) end
+  local fitting = math.ceil((room - bytes) * count / math.max(bytes, 1))
+  return math.max(1, math.min(fitting, 2 * count, limit - count, 500))
+end
+
+-- What commits use of the files that come before theirs.
+local parts_of_commits = {}
 
 local function news(tx, queue, at)
   local known = tx.news[queue]

@@ -88,6 +88,7 @@ local function finish(tx)
     if is_empty(tx, queue) then tx.served[queue] = false end
   end
   send_fields(tx.keys.served, tx.served)
+  rows.send(tx)
   send_state(tx)
   send_news(tx)
 end

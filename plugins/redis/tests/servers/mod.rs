@@ -165,7 +165,7 @@ impl Drop for Served {
             let mut forget = redis::cmd("UNLINK");
             for name in [
                 "state", "tasks", "bodies", "history", "index", "runs", "tallies", "served",
-                "queues", "secrets",
+                "queues", "secrets", "locks", "records", "names", "streams", "events",
             ] {
                 forget.arg(self.key(name));
             }
