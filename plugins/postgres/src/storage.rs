@@ -43,6 +43,9 @@ use std::{
 use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
+/// A claim that waits and found something due that it could not have looks again after this.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
 /// Tasks in a schema of a PostgreSQL database, which many servers may share.
 #[derive(Debug)]
 pub struct PostgresStorage {
@@ -266,9 +269,14 @@ impl Storage for PostgresStorage {
                 let is_due = |answer: &Result<Claimed>| {
                     answer.as_ref().is_ok_and(|it| it.next_due_in == Some(Duration::ZERO))
                 };
-                // What others are about to claim is no reason to ask without end.
-                if !awaited.is_empty() || awaited.claims.iter().any(is_due) {
+                if !awaited.is_empty() || enough.is_cancelled() {
                     return Ok(awaited);
+                }
+                if awaited.claims.iter().any(is_due) {
+                    // It came while this claim looked, or others are about to take it: no reason to
+                    // ask without end, nor to come back with nothing.
+                    let _ = tokio::time::timeout(LOOK_AGAIN, enough.cancelled()).await;
+                    continue;
                 }
             }
             match self.handoffs.wait(&claims, called, &enough).await? {
