@@ -220,21 +220,26 @@ LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     v_now bigint;
+    v_held text[];
+    v_past smallint[];
+    v_came boolean;
 BEGIN
-    PERFORM FROM unfinished WHERE id = ANY (p_ids) ORDER BY id FOR UPDATE;
-    v_now := clock_ms();
-    RETURN QUERY
-    WITH item AS MATERIALIZED (
-        SELECT i.id, i.n, f.status,
-            CASE WHEN u.id IS NOT NULL THEN 0 WHEN f.id IS NOT NULL THEN 2 ELSE 1 END
-                ::smallint AS verdict
+    LOOP
+        v_held := ARRAY(SELECT id FROM unfinished WHERE id = ANY (p_ids) ORDER BY id FOR UPDATE);
+        -- A dead letter may have been redriven since: what is not held might be gone before it is
+        -- ended, and is not told to be.
+        SELECT array_agg(f.status ORDER BY i.n),
+            bool_or(u.id IS NOT NULL AND i.id <> ALL (v_held))
+        INTO v_past, v_came
         FROM unnest(p_ids) WITH ORDINALITY AS i (id, n)
         LEFT JOIN unfinished u ON u.id = i.id
-        LEFT JOIN finished f ON f.id = i.id AND u.id IS NULL
-    ),
-    ended AS (
-        DELETE FROM unfinished u USING item i WHERE i.verdict = 0 AND u.id = i.id
-        RETURNING u.*
+        LEFT JOIN finished f ON f.id = i.id AND u.id IS NULL;
+        EXIT WHEN v_came IS NOT true;
+    END LOOP;
+    v_now := clock_ms();
+    RETURN QUERY
+    WITH ended AS (
+        DELETE FROM unfinished WHERE id = ANY (v_held) RETURNING *
     ),
     recorded AS (
         INSERT INTO attempts
@@ -257,7 +262,11 @@ BEGIN
             e.handler_ref, NULL, NULL, e.progress, NULL, e.envelope
         FROM ended e
     )
-    SELECT i.n, i.verdict, CASE WHEN i.verdict = 2 THEN i.status ELSE 4::smallint END FROM item i;
-    PERFORM bound_histories(p_ids);
+    SELECT i.n,
+        CASE WHEN i.id = ANY (v_held) THEN 0 WHEN v_past[i.n] IS NOT NULL THEN 2 ELSE 1 END
+            ::smallint,
+        coalesce(v_past[i.n], 4::smallint)
+    FROM unnest(p_ids) WITH ORDINALITY AS i (id, n);
+    PERFORM bound_histories(v_held);
 END;
 $$;

@@ -2,6 +2,7 @@
 
 use crate::{
     errors::{Sql, corrupt},
+    handoff::Handoffs,
     heads::Place,
     history,
     rows::{self, Columns, millis},
@@ -12,7 +13,7 @@ use rdq_spi::{
     Claim, ClaimParams, ClaimQueue, Overrides, QueueName, Task, TaskId, TaskStatus, Timestamp,
 };
 use sqlx::PgConnection;
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, mem, sync::Arc, time::Duration};
 
 /// Claims of the same queues, which one statement serves.
 #[derive(Debug)]
@@ -25,7 +26,7 @@ pub(crate) struct Group {
 }
 
 /// What claims of a group took.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Served {
     /// Of each, in their order.
     pub(crate) claims: Vec<Vec<Claim>>,
@@ -33,6 +34,32 @@ pub(crate) struct Served {
     pub(crate) next_due_in: Option<Duration>,
     /// Of each queue that gave something: where the last of it stood, and how much it was.
     pub(crate) given: HashMap<QueueName, (Place, u64)>,
+}
+
+/// What claims took, on its way to whoever called. Nobody may be there any more: dropped without
+/// having been received, it is given back.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    served: Served,
+    handoffs: Arc<Handoffs>,
+}
+
+impl Delivery {
+    /// It goes on its way.
+    pub(crate) fn of(served: Served, handoffs: Arc<Handoffs>) -> Self {
+        Self { served, handoffs }
+    }
+
+    /// It was received.
+    pub(crate) fn received(mut self) -> Served {
+        mem::take(&mut self.served)
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        self.handoffs.give_back(mem::take(&mut self.served.claims).into_iter().flatten());
+    }
 }
 
 /// Puts claims of the same queues together.

@@ -254,11 +254,10 @@ impl Handoffs {
         self.stirs.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn give_back(&self, claims: Vec<Claim>) {
-        let refs: Vec<_> = claims
-            .into_iter()
-            .map(|claim| ClaimRef { task_id: claim.task.id, token: claim.token })
-            .collect();
+    /// Nobody is there any more who was given these.
+    pub(crate) fn give_back(&self, claims: impl Iterator<Item = Claim>) {
+        let refs: Vec<_> =
+            claims.map(|claim| ClaimRef { task_id: claim.task.id, token: claim.token }).collect();
         if !refs.is_empty() {
             // Nobody takes them once the handle is closed: their leases end.
             drop(self.undeliverable.send(refs));
@@ -352,7 +351,7 @@ impl Offer {
         state.under_way -= 1;
         if state.is_gone {
             drop(state);
-            self.handoffs.give_back(handed.into_iter().map(|(_, claim)| claim).collect());
+            self.handoffs.give_back(handed.into_iter().map(|(_, claim)| claim));
             return;
         }
         let is_any = !handed.is_empty();
@@ -460,7 +459,7 @@ impl Drop for Seated<'_> {
         (state.is_ending, state.is_gone) = (true, true);
         let handed = std::mem::take(&mut state.handed);
         drop(state);
-        self.handoffs.give_back(handed.into_iter().flatten().collect());
+        self.handoffs.give_back(handed.into_iter().flatten());
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::{
     admission::Admissions,
     checks,
-    claims::{self, Group, Served},
+    claims::{self, Delivery, Group, Served},
     clock::Moment,
     config::{OpenError, PostgresOptions},
     coordination::{Announcer, Coordination},
@@ -174,12 +174,17 @@ impl PostgresStorage {
         let stirs = self.handoffs.stirs(&group.queues);
         let store_id = self.store_id;
         let group = Arc::new(group);
-        let asked = Arc::clone(&group);
+        let (asked, handoffs) = (Arc::clone(&group), Arc::clone(&self.handoffs));
         let served = self.pool.write("claim_due", move |db| {
             let (group, heads) = (Arc::clone(&asked), Arc::clone(&heads));
-            async move { claims::claim_due(db, store_id, &group, &heads).await }.boxed()
+            let handoffs = Arc::clone(&handoffs);
+            async move {
+                let served = claims::claim_due(db, store_id, &group, &heads).await?;
+                Ok(Delivery::of(served, handoffs))
+            }
+            .boxed()
         });
-        let served = served.await?;
+        let served = served.await?.received();
         for (from, look) in group.queues.iter().zip(looks) {
             if let Some((furthest, count)) = served.given.get(&from.queue) {
                 self.heads.took(&from.queue, look, *furthest, *count);

@@ -226,6 +226,42 @@ async fn a_schema_of_version_9_is_upgraded_with_tasks_in_every_status_and_all_ar
     }
     let done = storage.resolve(claims.iter().map(completion).collect()).await.unwrap();
     assert!(done.iter().all(Result::is_ok), "{done:?}");
+    // What came with the upgrade and goes by the new tables.
+    raw_sql("SELECT outbox_enqueue('mail', 'hi', 'message')").execute(&mut db).await.unwrap();
+    assert_eq!(storage.get(id("message")).await.unwrap().queue.as_str(), "__rdq_outbox:mail");
+}
+
+#[tokio::test]
+async fn an_upgrade_that_fails_changes_nothing_and_can_be_repeated() {
+    if is_ignored(postgres::missing()) {
+        return;
+    }
+    let schema = Schema::new(shared().await);
+    let mut db = of_version_9(&schema).await;
+    raw_sql(
+        "SELECT enqueue('q', 'handler', 'hi', 'held');
+        SELECT enqueue('q', 'handler', 'hi', 'pending');",
+    )
+    .execute(&mut db)
+    .await
+    .unwrap();
+    let (_, token) = claim_by_sql(&mut db, "1 hour").await;
+    let before = statuses(&mut db).await;
+    // In the way of the last migration, when all tasks have been moved.
+    raw_sql("CREATE TABLE streams (theirs integer)").execute(&mut db).await.unwrap();
+
+    let error = try_open(&schema).await.unwrap_err();
+
+    assert!(matches!(error, OpenError::Sql(_)), "{error:?}");
+    assert_eq!(statuses(&mut db).await, before);
+    let version = sqlx::query("SELECT version FROM schema_version").fetch_one(&mut db).await;
+    assert_eq!(version.unwrap().get::<i32, _>("version"), 9);
+    // What served it serves on.
+    assert_eq!(claim_by_sql(&mut db, "10 ms").await.0, "pending");
+    raw_sql("DROP TABLE streams").execute(&mut db).await.unwrap();
+    let storage = open(&schema.url()).await;
+    let held = ClaimRef { task_id: id("held"), token: ClaimToken(token.into()) };
+    assert!(storage.live_claims(vec![held]).await.unwrap()[0].is_some());
 }
 
 /// What the documented table says of every task.
