@@ -321,9 +321,10 @@ pub(crate) async fn transfers_keep_the_sum_and_their_journal<F: Fixture>(fixture
                     let entry = format!("{seed}/{number} {from} {to} {amount}");
                     let transfer = transfer(&*store, &accounts, &journal, &entry);
                     // Some callers do not wait: whether theirs happened, only the journal tells.
-                    let patience = match random.percent(30) {
-                        true => Duration::from_micros(random.below(3000) as u64),
-                        false => Duration::from_secs(3600),
+                    let patience = if random.percent(30) {
+                        Duration::from_micros(random.below(3000) as u64)
+                    } else {
+                        Duration::from_secs(3600)
                     };
                     if tokio::time::timeout(patience, transfer).await.is_ok() {
                         acknowledged.push(entry);

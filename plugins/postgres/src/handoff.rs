@@ -17,10 +17,7 @@ use std::{
     },
     time::Duration,
 };
-use tokio::{
-    sync::{Notify, mpsc},
-    time::Instant,
-};
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 /// Queues remembered: beyond it all begin anew.
@@ -202,7 +199,7 @@ impl Handoffs {
             }
             if !is_ending && lock(&seat.state).is_ending {
                 is_ending = true;
-                late.as_mut().reset(Instant::now() + LATE);
+                late.set(tokio::time::sleep(LATE));
             }
             tokio::select! {
                 () = seat.news.notified() => {}

@@ -169,9 +169,9 @@ async fn measure(args: &BenchArgs, place: &Place) -> Result<Report, CliError> {
         notify: None,
     };
     let has = |capability: &&str| server.capabilities.iter().any(|it| it == capability);
-    let wants = |part: Part| match args.only.is_empty() {
-        true => part.needs().iter().all(has),
-        false => args.only.contains(&part),
+    let wants = |part: Part| {
+        let all = args.only.is_empty() && part.needs().iter().all(has);
+        all || args.only.contains(&part)
     };
     // Claims need the tasks that enqueueing leaves.
     if wants(Part::Enqueue) || wants(Part::ClaimComplete) {

@@ -59,7 +59,7 @@ async fn an_admission_that_a_foreign_transaction_holds_up_holds_up_no_claim_that
     let of_contested = Arc::clone(&storage);
     let contested =
         tokio::spawn(async move { of_contested.enqueue(vec![task("contested", "q")]).await });
-    blocks(&mut *tx, &mut watcher).await;
+    blocks(&mut tx, &mut watcher).await;
 
     admit(&*storage, vec![task("free", "q")]).await;
 
@@ -85,7 +85,7 @@ async fn an_admission_that_was_held_up_and_comes_late_loses_nothing() {
     let waiting = wait(&storage).await;
     let of_late = Arc::clone(&storage);
     let late = tokio::spawn(async move { of_late.enqueue(vec![task("late", "q")]).await });
-    blocks(&mut *tx, &mut watcher).await;
+    blocks(&mut tx, &mut watcher).await;
     waiting.enough.cancel();
     assert_eq!(ids(&waiting.claims().await), [""; 0]);
 
@@ -111,7 +111,7 @@ async fn a_claim_that_is_dropped_while_it_claims_takes_nothing() {
     let mut tx = db.begin().await.unwrap();
     raw_sql("LOCK TABLE unfinished").execute(&mut *tx).await.unwrap();
     let waiting = wait(&storage).await;
-    blocks(&mut *tx, &mut watcher).await;
+    blocks(&mut tx, &mut watcher).await;
 
     waiting.answer.abort();
     assert!(waiting.answer.await.unwrap_err().is_cancelled());
