@@ -81,6 +81,9 @@ impl Ratio {
     }
 }
 
+/// A listener hears within this, in 99 cases of 100.
+const WAKE_US: f64 = 5_000.0;
+
 /// Compares the reports that there are.
 pub(crate) fn of(
     limits: &Limits,
@@ -99,7 +102,6 @@ pub(crate) fn of(
         rate("whole lives/s : bare SQLite", &report.lives, &limits.lives, 1.0 / 2.0);
         rate("events published/s : bare SQLite", &report.publish, &limits.publish, 1.0 / 2.0);
         rate("events read/s : bare SQLite", &report.read, &limits.read, 1.0 / 2.0);
-        const WAKE_US: f64 = 5_000.0;
         if let Some(p99) = report.notify.as_ref().and_then(|notify| notify.p99_us) {
             let what = "notify p99 us : 5,000";
             ratios.push(Ratio::new(what, f64::from(p99), WAKE_US, Goal::AtMost(1.0)));
