@@ -1,6 +1,5 @@
 //! MongoDB, and the plugin's commands sent over its driver alone: one connection for each caller, and
-//! nothing between. Claims are those of tasks that differ, a statement each; the plugin takes those
-//! that are alike by one, which this has yet to do.
+//! nothing between. Callers do not share commands, as those of one plugin do.
 
 use super::{Backend, Started, WireGoals};
 use crate::{
@@ -17,19 +16,20 @@ use mongodb::{
 use rdq_test_servers::mongodb::{self as servers, MongoServer};
 use std::{
     any::Any,
-    collections::hash_map::RandomState,
+    collections::{HashMap, hash_map::RandomState},
     hash::{BuildHasher as _, Hasher as _},
     ops::Range,
     time::Duration,
 };
 use tokio::try_join;
 
-const IN_FLIGHT: i32 = 2;
-const SUCCEEDED: i32 = 3;
+const PENDING: i32 = 0;
+const IN_FLIGHT: i32 = 1;
 /// A claim that lost all it picked to others picks again so often, as the plugin does.
 const TRIES_MAX: u32 = 10;
-/// The server's word for a guard that failed.
-const LOST: i32 = 241;
+/// Ticks of numbers in a millisecond, and the bits below them, which are the plugin's handles'.
+const TICKS: i64 = 256;
+const PLACE_BITS: u32 = 12;
 
 struct Mongo(MongoServer);
 
@@ -111,16 +111,18 @@ impl Bare {
         Ok(found)
     }
 
-    /// The last of the drawn numbers, and the server's clock.
+    /// The last of the drawn ticks, and the server's clock.
     async fn draw(&self, field: &str, count: usize) -> Result<(i64, DateTime), Failure> {
         let count = i64::try_from(count)?;
-        let before = doc! { "$ifNull": [format!("${field}"), 0_i64] };
+        let by_clock = doc! { "$multiply": [{ "$toLong": "$now" }, TICKS] };
+        let before = doc! { "$max": [format!("${field}"), by_clock] };
         let command = doc! {
             "findAndModify": "store",
             "query": { "_id": "numbers" },
-            "update": [{ "$set": {
-                field: { "$add": [before, count] }, "now": { "$max": ["$now", "$$NOW"] },
-            } }],
+            "update": [
+                { "$set": { "now": { "$max": ["$now", "$$NOW"] } } },
+                { "$set": { field: { "$add": [before, count] } } },
+            ],
             "new": true,
             "writeConcern": { "w": 1 },
         };
@@ -137,13 +139,18 @@ impl Bare {
 
     async fn claim_once(&mut self, limit: usize, tries: u32) -> Result<Claimed, Failure> {
         let further = limit << (tries - 1).min(8);
+        let size = |field: &str| doc! { "$binarySize": field };
         let due = vec![
             doc! { "$match": {
                 "queue": QUEUE, "live": true, "$expr": { "$lte": ["$at", "$$NOW"] },
             } },
             doc! { "$sort": { "rank": 1, "at": 1, "seq": 1 } },
             doc! { "$limit": i64::try_from(further + 1)? },
-            doc! { "$project": { "now": "$$NOW", "bytes": { "$binarySize": "$envelope" } } },
+            doc! { "$set": {
+                "now": "$$NOW",
+                "weight": { "$toLong": { "$add": [size("$envelope"), size("$progress")] } },
+                "attempts": "$$REMOVE",
+            } },
         ];
         let mut due = self.read(due, ReadConcern::local()).await?;
         if due.is_empty() {
@@ -155,50 +162,51 @@ impl Bare {
             due.drain(..usize::try_from(random % (u64::try_from(surplus)? + 1))?);
         }
         due.truncate(limit);
-        let ids: Vec<_> = due.iter().map(|due| due.get_str("_id")).collect::<Result<_, _>>()?;
-        let whole = vec![
-            doc! { "$match": { "_id": { "$in": ids } } },
-            doc! { "$set": { "attempts": { "$slice": ["$attempts", -100] } } },
-            doc! { "$unset": ["attempts.error.stack", "attempts.error.detail"] },
-        ];
-        let (found, (generation, now)) =
-            try_join!(self.read(whole, ReadConcern::local()), self.draw("claims", 1))?;
+        let now = *due[0].get_datetime("now")?;
+        let (mut ids, mut admissions, mut above) = (Vec::new(), Vec::new(), 0);
+        for task in &due {
+            ids.push(task.get_str("_id")?);
+            admissions.push(task.get_i64("seq")?);
+            above = above.max(task.get_i64("seq")?).max(task.get_i64("generation")?);
+        }
+        let by_clock = (now.timestamp_millis() * TICKS) << PLACE_BITS;
+        let generation = by_clock.max(above + (1 << PLACE_BITS));
+        let mark = RandomState::new().build_hasher().finish().cast_signed();
         let ends = now.timestamp_millis() + i64::try_from(LEASE.as_millis())?;
-        let (mut statements, mut held) = (Vec::new(), Vec::new());
+        let change = doc! {
+            "$set": {
+                "status": IN_FLIGHT,
+                "generation": generation,
+                "mark": mark,
+                "at": DateTime::from_millis(ends),
+                "claimed_at": now,
+                "claimed_by": WORKER,
+            },
+            "$inc": { "revision": 1_i64 },
+            "$unset": { "ending": "" },
+        };
+        let wanted = doc! {
+            "_id": { "$in": &ids }, "seq": { "$in": admissions }, "status": PENDING,
+            "at": { "$lte": now }, "generation": { "$lt": generation }, "revision": 0_i64,
+        };
+        let update = doc! { "q": wanted, "u": change, "multi": true, "hint": { "_id": 1 } };
+        let command = doc! { "update": "tasks", "updates": [update], "ordered": false };
+        let count = counted(&self.write(command).await?)?;
         // What others took since it was seen is theirs.
-        let is_due = |task: &&Document| task.get_datetime("at").is_ok_and(|at| *at <= now);
-        for task in found.iter().filter(is_due) {
-            let (seq, revision) = (task.get_i64("seq")?, task.get_i64("revision")?);
-            let guard = vec![
-                doc! { "$eq": ["$seq", seq] },
-                doc! { "$eq": ["$revision", revision] },
-                doc! { "$eq": ["$at", task.get_datetime("at")?] },
-            ];
-            let set = doc! {
-                "revision": literal(revision + 1),
-                "status": literal(IN_FLIGHT),
-                "generation": literal(generation),
-                "at": literal(DateTime::from_millis(ends)),
-                "claimed_at": literal(now),
-                "claimed_by": literal(WORKER),
-                "ending": "$$REMOVE",
-            };
-            let id = task.get_str("_id")?;
-            statements.push(statement(id, set, guard));
-            let proof: Vec<u8> = [seq, revision + 1, generation]
-                .iter()
-                .flat_map(|number| number.to_be_bytes())
-                .collect();
-            held.push(Held { number: number_of(id)?, proof: Bytes::from(proof) });
+        let mut taken = due;
+        if count < taken.len() {
+            let ids: Vec<_> = ids.into_iter().map(str::to_owned).collect();
+            let ours = doc! { "_id": { "$in": ids }, "generation": generation, "mark": mark };
+            taken = self.read(vec![doc! { "$match": ours }], ReadConcern::local()).await?;
         }
-        if held.is_empty() {
-            return Ok(Claimed::Lost);
-        }
-        let command = doc! { "update": "tasks", "updates": statements, "ordered": false };
-        let reply = self.write(command).await?;
-        let lost = lost(&reply)?;
-        let held = held.into_iter().enumerate().filter(|(index, _)| !lost.contains(index));
-        let held: Vec<_> = held.map(|(_, held)| held).collect();
+        let held = taken.iter().map(|task| {
+            let proof = [task.get_i64("seq")?.to_be_bytes(), generation.to_be_bytes()].concat();
+            Ok::<_, Failure>(Held {
+                number: number_of(task.get_str("_id")?)?,
+                proof: Bytes::from(proof),
+            })
+        });
+        let held: Vec<_> = held.collect::<Result<_, _>>()?;
         Ok(if held.is_empty() { Claimed::Lost } else { Claimed::Held(held) })
     }
 }
@@ -218,10 +226,11 @@ impl Hand for Bare {
         let (last, now) = self.draw("admissions", count).await?;
         let first = last + 1 - i64::try_from(count)?;
         let binary = |bytes: &[u8]| Binary { subtype: BinarySubtype::Generic, bytes: bytes.into() };
-        let document = |(number, seq): (u64, i64)| {
+        let document = |(number, tick): (u64, i64)| {
             doc! {
                 "_id": id_of(number), "queue": QUEUE, "handler_ref": HANDLER, "rank": 0_i64,
-                "at": now, "seq": seq, "revision": 0_i64, "generation": 0_i64, "status": 1,
+                "at": now, "seq": tick << PLACE_BITS, "revision": 0_i64, "generation": 0_i64,
+                "status": PENDING,
                 "live": true, "created_at": now, "attempt_count": 0_i64, "redrive_count": 0_i64,
                 "lease_expired_count": 0_i64, "last_attempt_no": 0_i64, "overrides": {},
                 "progress": binary(&[]), "envelope": binary(&ENVELOPE), "records": 0_i64,
@@ -247,87 +256,60 @@ impl Hand for Bare {
 
     async fn complete(&mut self, held: Vec<Held>) -> Result<(), Failure> {
         let ids: Vec<_> = held.iter().map(|held| id_of(held.number)).collect();
-        let wanted = doc! { "$match": { "_id": { "$in": &ids } } };
-        let heads = doc! { "$project": {
-            "attempts": 0, "envelope": 0, "progress": 0, "result": 0,
-        } };
-        let heads = vec![wanted, heads, doc! { "$set": { "now": "$$NOW" } }];
-        let (found, (last, now)) =
-            try_join!(self.read(heads, ReadConcern::majority()), self.draw("ends", held.len()))?;
-        if found.len() != held.len() {
-            return Err("a claimed task is gone".into());
-        }
-        let (mut statements, mut generations) = (Vec::new(), Vec::new());
-        for (held, ended) in held.iter().zip(last + 1 - i64::try_from(held.len())?..) {
+        let mut claims: HashMap<i64, (Vec<String>, Vec<i64>)> = HashMap::new();
+        for held in &held {
             let number = |at: usize| {
                 let bytes = held.proof.get(at * 8..at * 8 + 8).ok_or("a proof")?;
                 Ok::<_, Failure>(i64::from_be_bytes(bytes.try_into()?))
             };
-            let (seq, revision, generation) = (number(0)?, number(1)?, number(2)?);
-            generations.push(generation);
-            let record = doc! {
-                "no": 1_i64, "started": now, "finished": now, "outcome": 1, "worker_id": WORKER,
-                "bytes": 40_i64, "light_bytes": 40_i64,
-            };
-            let set = doc! {
-                "revision": literal(revision + 1),
-                "attempt_count": literal(1_i64),
-                "last_attempt_no": literal(1_i64),
-                "attempts": { "$concatArrays": ["$attempts", [literal(record)]] },
-                "records": literal(1_i64),
-                "history_bytes": literal(40_i64),
-                "result": literal(Binary { subtype: BinarySubtype::Generic, bytes: Vec::new() }),
-                "status": literal(SUCCEEDED),
-                "live": literal(false),
-                "at": "$$REMOVE",
-                "finished_at": literal(now),
-                "ended": literal(ended),
-                "kept": literal(SUCCEEDED),
-                "claimed_at": "$$REMOVE",
-                "claimed_by": "$$REMOVE",
-                "ending": literal(doc! { "call": 1, "status": SUCCEEDED }),
-            };
-            let guard =
-                vec![doc! { "$eq": ["$seq", seq] }, doc! { "$eq": ["$revision", revision] }];
-            statements.push(statement(&id_of(held.number), set, guard));
+            let (ids, admissions) = claims.entry(number(1)?).or_default();
+            ids.push(id_of(held.number));
+            admissions.push(number(0)?);
         }
-        let command = doc! { "update": "tasks", "updates": statements, "ordered": false };
-        let reply = self.write(command).await?;
-        if !lost(&reply)?.is_empty() {
+        let heads = vec![
+            doc! { "$match": { "_id": { "$in": &ids } } },
+            doc! { "$project": { "seq": 1, "generation": 1, "status": 1 } },
+        ];
+        let highest = claims.keys().max().map_or(0, |generation| generation >> PLACE_BITS);
+        let lift = doc! {
+            "update": "store",
+            "updates": [{
+                "q": { "_id": "numbers", "admissions": { "$lt": highest } },
+                "u": { "$set": { "admissions": highest } },
+            }],
+            "writeConcern": { "w": 1 },
+        };
+        let lifted = async { Ok(self.db.run_command(lift).await?) };
+        let (found, _) = try_join!(self.read(heads, ReadConcern::local()), lifted)?;
+        if found.len() != held.len() {
+            return Err("a claimed task is gone".into());
+        }
+        let deletes: Vec<_> = claims
+            .into_iter()
+            .map(|(generation, (ids, admissions))| {
+                let wanted = doc! {
+                    "_id": { "$in": ids }, "seq": { "$in": admissions },
+                    "generation": generation, "status": IN_FLIGHT,
+                };
+                doc! { "q": wanted, "limit": 0, "hint": { "_id": 1 } }
+            })
+            .collect();
+        let command = doc! { "delete": "tasks", "deletes": deletes, "ordered": false };
+        if counted(&self.write(command).await?)? < held.len() {
             return Err("a claim was not held".into());
         }
-        let done = doc! {
-            "_id": { "$in": ids }, "generation": { "$in": generations }, "status": SUCCEEDED,
-        };
-        let deletes = vec![doc! { "q": done, "limit": 0 }];
-        self.write(doc! { "delete": "tasks", "deletes": deletes, "ordered": false }).await?;
         Ok(())
     }
 }
 
-/// A value that is never read as an expression.
-fn literal(value: impl Into<Bson>) -> Document {
-    doc! { "$literal": value.into() }
-}
-
-/// A change under a guard; if that fails, so does the statement, by an error of its own.
-fn statement(id: &str, mut set: Document, guard: Vec<Document>) -> Document {
-    let lost = doc! { "$toInt": { "$concat": ["lost ", "$_id"] } };
-    set.insert("guard", doc! { "$cond": [{ "$and": guard }, "$$REMOVE", lost] });
-    doc! { "q": { "_id": id }, "u": [{ "$set": set }] }
-}
-
-/// The statements whose guards failed.
-fn lost(reply: &Document) -> Result<Vec<usize>, Failure> {
-    let mut lost = Vec::new();
-    for error in reply.get_array("writeErrors").into_iter().flatten() {
-        let error = error.as_document().ok_or("an error")?;
-        let code = error.get_i32("code")?;
-        // A write conflict did nothing either.
-        if code != LOST && code != 112 {
+/// How many tasks a command changed.
+fn counted(reply: &Document) -> Result<usize, Failure> {
+    let errors = reply.get_array("writeErrors").into_iter().flatten();
+    for error in errors.filter_map(Bson::as_document) {
+        // One that met other writers stopped there.
+        if error.get_i32("code")? != 112 {
             return Err(error.to_string().into());
         }
-        lost.push(usize::try_from(error.get_i32("index")?)?);
     }
-    Ok(lost)
+    Ok(usize::try_from(reply.get_i32("n")?)?)
 }
