@@ -193,12 +193,12 @@ impl Bare {
         let command = doc! { "update": "tasks", "updates": [update], "ordered": false };
         let count = counted(&self.write(command).await?)?;
         // What others took since it was seen is theirs.
-        let mut taken = due;
-        if count < taken.len() {
-            let ids: Vec<_> = ids.into_iter().map(str::to_owned).collect();
+        let taken = if count < due.len() {
             let ours = doc! { "_id": { "$in": ids }, "generation": generation, "mark": mark };
-            taken = self.read(vec![doc! { "$match": ours }], ReadConcern::local()).await?;
-        }
+            self.read(vec![doc! { "$match": ours }], ReadConcern::local()).await?
+        } else {
+            due
+        };
         let held = taken.iter().map(|task| {
             let proof = [task.get_i64("seq")?.to_be_bytes(), generation.to_be_bytes()].concat();
             Ok::<_, Failure>(Held {
