@@ -11,7 +11,6 @@ mod turns;
 mod heads;
 
 mod admission;
-mod handoff;
 mod claims;
 mod holding;
 mod dead_letters;

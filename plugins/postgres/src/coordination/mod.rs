@@ -18,8 +18,7 @@ use crate::{
     errors::{Failure, Sql},
     heads::Heads,
     pool::{Pool, TURN_MAX},
-    rounds::repeated,
-    storage::PostgresStorage,
+    storage::{PostgresStorage, repeated},
     token::StoreId,
     waiting::Waiting,
 };

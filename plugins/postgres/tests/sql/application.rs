@@ -387,7 +387,7 @@ impl Storage for Application {
     // The rest has no function: an application asks a server.
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { waiting_claims: false, ..self.server.capabilities() }
+        self.server.capabilities()
     }
 
     fn signals(&self) -> Option<&dyn Signals> {
