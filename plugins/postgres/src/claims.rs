@@ -2,41 +2,101 @@
 
 use crate::{
     errors::{Sql, corrupt},
+    handoff::Handoffs,
     heads::Place,
-    rows::{self, millis},
+    history,
+    rows::{self, Columns, millis},
     token::StoreId,
 };
-use rdq_spi::{Claim, ClaimParams, ClaimQueue, Claimed, QueueName};
-use sqlx::{PgConnection, Row as _};
-use std::time::Duration;
+use bytes::Bytes;
+use rdq_spi::{
+    Claim, ClaimParams, ClaimQueue, Overrides, QueueName, Task, TaskId, TaskStatus, Timestamp,
+};
+use sqlx::PgConnection;
+use std::{collections::HashMap, mem, sync::Arc, time::Duration};
 
-/// Serves claim calls, whose queues stand in the order of their turns, in one transaction. Each of
-/// all queues has a head, behind which tasks are looked for. Answered with each claim call: where
-/// the tasks stood that it took.
+/// Claims of the same queues, which one statement serves.
+#[derive(Debug)]
+pub(crate) struct Group {
+    /// In the order of their turns.
+    pub(crate) queues: Vec<ClaimQueue>,
+    pub(crate) claims: Vec<ClaimParams>,
+    /// Where each stands in its call.
+    pub(crate) indexes: Vec<usize>,
+}
+
+/// What claims of a group took.
+#[derive(Debug, Default)]
+pub(crate) struct Served {
+    /// Of each, in their order.
+    pub(crate) claims: Vec<Vec<Claim>>,
+    /// How long until there may be more.
+    pub(crate) next_due_in: Option<Duration>,
+    /// Of each queue that gave something: where the last of it stood, and how much it was.
+    pub(crate) given: HashMap<QueueName, (Place, u64)>,
+}
+
+/// What claims took, on its way to whoever called. Nobody may be there any more: dropped without
+/// having been received, it is given back.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    served: Served,
+    handoffs: Arc<Handoffs>,
+}
+
+impl Delivery {
+    /// It goes on its way.
+    pub(crate) fn of(served: Served, handoffs: Arc<Handoffs>) -> Self {
+        Self { served, handoffs }
+    }
+
+    /// It was received.
+    pub(crate) fn received(mut self) -> Served {
+        mem::take(&mut self.served)
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        self.handoffs.give_back(mem::take(&mut self.served.claims).into_iter().flatten());
+    }
+}
+
+/// Puts claims of the same queues together.
+pub(crate) fn grouped(claims: Vec<ClaimParams>) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (index, claim) in claims.into_iter().enumerate() {
+        match groups.iter_mut().find(|group| group.queues == claim.queues) {
+            Some(group) => {
+                group.claims.push(claim);
+                group.indexes.push(index);
+            }
+            None => groups.push(Group {
+                queues: claim.queues.clone(),
+                claims: vec![claim],
+                indexes: vec![index],
+            }),
+        }
+    }
+    groups
+}
+
+/// Serves claims, in one transaction. Each of their queues has a head, behind which tasks are looked
+/// for.
 pub(crate) async fn claim_due(
     db: &mut PgConnection,
     store_id: StoreId,
-    claims: &[ClaimParams],
+    group: &Group,
     heads: &[Place],
-) -> Sql<Vec<(Claimed, Vec<(QueueName, Place)>)>> {
-    let queues: Vec<&ClaimQueue> = claims.iter().flat_map(|claim| &claim.queues).collect();
-    let lasts: Vec<i32> = claims
-        .iter()
-        .scan(0, |last, claim| {
-            *last += i32::try_from(claim.queues.len()).unwrap_or(i32::MAX);
-            Some(*last)
-        })
-        .collect();
-    let firsts: Vec<i32> = std::iter::once(1).chain(lasts.iter().map(|last| last + 1)).collect();
-    let mut rows = sqlx::query(include_str!("queries/claim_due.sql"))
+) -> Sql<Served> {
+    let Group { queues, claims, .. } = group;
+    let rows = sqlx::query(include_str!("queries/claim_due.sql"))
         .bind(queues.iter().map(|queue| queue.queue.as_str()).collect::<Vec<_>>())
         .bind(queues.iter().map(|queue| millis(queue.lease)).collect::<Vec<_>>())
         .bind(queues.iter().map(|queue| millis(queue.lease_max)).collect::<Vec<_>>())
         .bind(heads.iter().map(|head| head.rank).collect::<Vec<_>>())
         .bind(heads.iter().map(|head| head.at).collect::<Vec<_>>())
         .bind(heads.iter().map(|head| head.seq).collect::<Vec<_>>())
-        .bind(&firsts[..claims.len()])
-        .bind(lasts)
         .bind(
             claims.iter().map(|it| i32::try_from(it.limit).unwrap_or(i32::MAX)).collect::<Vec<_>>(),
         )
@@ -50,37 +110,97 @@ pub(crate) async fn claim_due(
         .bind(claims.iter().map(|claim| claim.worker_id.as_str()).collect::<Vec<_>>())
         .fetch_all(db)
         .await?;
-    let mut answers: Vec<_> = claims.iter().map(|_| (Claimed::default(), Vec::new())).collect();
-    let order = |row: &sqlx::postgres::PgRow| -> Sql<(i64, Option<i32>)> {
-        Ok((row.try_get("claim")?, row.try_get("n")?))
+    let mut served = Served {
+        claims: claims.iter().map(|_| Vec::new()).collect(),
+        next_due_in: None,
+        given: HashMap::new(),
     };
-    let mut keyed = rows.drain(..).map(|row| Ok((order(&row)?, row))).collect::<Sql<Vec<_>>>()?;
-    keyed.sort_by_key(|(key, _)| *key);
-    for ((claim, n), row) in keyed {
-        let index = usize::try_from(claim - 1).map_err(|_| corrupt("number of a claim"))?;
-        let (Some(params), Some(answer)) = (claims.get(index), answers.get_mut(index)) else {
-            return Err(corrupt("number of a claim"));
-        };
-        if n.is_some() {
-            let claim = claim_of(&row, store_id, params)?;
-            let (at, seq) = (row.try_get("was_due")?, row.try_get("seq")?);
-            let place = Place { rank: !claim.task.priority, at, seq };
-            answer.1.push((claim.task.queue.clone(), place));
-            answer.0.claims.push(claim);
-        } else {
-            let next_due_in: Option<i64> = row.try_get("next_due_in")?;
-            answer.0.next_due_in = next_due_in.map(rows::remaining);
+    let mut taken = Vec::with_capacity(rows.len());
+    for row in &rows {
+        let mut columns = Columns::of(row);
+        let number: Option<i32> = columns.take()?;
+        let next_due_in: Option<i64> = columns.take()?;
+        match number {
+            Some(number) => {
+                let index =
+                    usize::try_from(number - 1).map_err(|_| corrupt("number of a claim"))?;
+                let params = claims.get(index).ok_or_else(|| corrupt("number of a claim"))?;
+                let (place, claim) = claim_of(columns, store_id, queues, params)?;
+                taken.push((index, place, claim));
+            }
+            // The last row.
+            None => served.next_due_in = next_due_in.map(rows::remaining),
         }
     }
-    Ok(answers)
+    // Rows come in no order.
+    taken.sort_unstable_by_key(|(index, place, _)| (*index, *place));
+    for (index, place, claim) in taken {
+        let (furthest, count) = served.given.entry(claim.task.queue.clone()).or_insert((place, 0));
+        (*furthest, *count) = (place.max(*furthest), *count + 1);
+        served.claims[index].push(claim);
+    }
+    Ok(served)
 }
 
-fn claim_of(row: &sqlx::postgres::PgRow, store_id: StoreId, params: &ClaimParams) -> Sql<Claim> {
-    let task = rows::task(row)?;
-    let from = params.queues.iter().find(|from| from.queue == task.queue);
+fn claim_of(
+    mut columns: Columns<'_>,
+    store_id: StoreId,
+    queues: &[ClaimQueue],
+    params: &ClaimParams,
+) -> Sql<(Place, Claim)> {
+    let (at, seq) = (columns.take()?, columns.take()?);
+    let generation: i64 = columns.take()?;
+    let created_at = Timestamp::from_millis(columns.take()?);
+    let claimed_at = columns.timestamp()?;
+    let lease_expires_at = columns.timestamp()?;
+    let expires_at = columns.timestamp()?;
+    let attempt_count = columns.count()?;
+    let redrive_count = columns.count()?;
+    let lease_expired_count = columns.count()?;
+    let last_attempt_no = columns.count()?;
+    let overrides = Overrides {
+        max_attempts: columns.take::<Option<i64>>()?.map(rows::count).transpose()?,
+        lease: columns.duration()?,
+        initial_backoff: columns.duration()?,
+        retention_dead: columns.duration()?,
+    };
+    let rank: i32 = columns.take()?;
+    let id = TaskId::stored(columns.text()?);
+    let queue = columns.text()?;
+    let from = queues.iter().find(|from| from.queue.as_str() == queue);
     let from = from.ok_or_else(|| corrupt("queue of a claim"))?;
-    let lease: Duration = params.lease.or(task.overrides.lease).unwrap_or(from.lease);
-    let generation = row.try_get("generation")?;
-    let token = store_id.token(generation);
-    Ok(Claim { task, token, generation, lease: lease.min(from.lease_max) })
+    let handler_ref = QueueName::stored(columns.text()?);
+    let (progress, envelope) = (columns.bytes()?, columns.bytes()?);
+    let attempts = history::decode(columns.take()?)?;
+    let task = Task {
+        id,
+        queue: from.queue.clone(),
+        handler_ref,
+        priority: !rank,
+        envelope,
+        overrides,
+        status: TaskStatus::InFlight,
+        attempt_count,
+        redrive_count,
+        lease_expired_count,
+        progress,
+        result: Bytes::new(),
+        claimed_at,
+        claimed_by: Some(params.worker_id.clone()),
+        next_attempt_at: None,
+        lease_expires_at,
+        expires_at,
+        created_at,
+        finished_at: None,
+        attempts,
+        last_attempt_no,
+    };
+    let lease = lease_of(params, &overrides, from);
+    let claim = Claim { task, token: store_id.token(generation), generation, lease };
+    Ok((Place { rank, at, seq }, claim))
+}
+
+/// The lease of a claim of a task.
+pub(crate) fn lease_of(params: &ClaimParams, of_task: &Overrides, from: &ClaimQueue) -> Duration {
+    params.lease.or(of_task.lease).unwrap_or(from.lease).min(from.lease_max)
 }

@@ -88,16 +88,24 @@ impl Heads {
         }
     }
 
-    /// A claim, which has ended now, took a task that stood there.
-    pub(crate) fn took(&self, queue: &QueueName, look: Look, place: Place) {
-        self.took_after(queue, look, place, look.begun.age());
+    /// A claim, which has ended now, took so many tasks, of which the furthest stood there.
+    pub(crate) fn took(&self, queue: &QueueName, look: Look, furthest: Place, count: u64) {
+        self.took_after(queue, look, furthest, count, look.begun.age());
     }
 
-    fn took_after(&self, queue: &QueueName, look: Look, place: Place, lasting: Duration) {
+    fn took_after(
+        &self,
+        queue: &QueueName,
+        look: Look,
+        furthest: Place,
+        count: u64,
+        lasting: Duration,
+    ) {
         if let Some(head) = self.lock().get_mut(queue).filter(|head| head.start == look.start) {
             let is_slow = look.behind == Place::START && lasting >= SLOW_MIN;
-            head.taken += if is_slow { TAKEN_MIN / TAKEN_SLOWLY_MIN + 1 } else { 1 };
-            head.furthest = head.furthest.max(place);
+            let weight = if is_slow { TAKEN_MIN / TAKEN_SLOWLY_MIN + 1 } else { 1 };
+            head.taken += count * weight;
+            head.furthest = head.furthest.max(furthest);
         }
     }
 
@@ -137,14 +145,14 @@ mod tests {
     /// A queue that has given enough for a head at this place.
     fn busy(heads: &Heads, queue: &QueueName, at: Place) {
         let look = heads.look(queue);
-        (0..TAKEN_MIN).for_each(|_| heads.took_after(queue, look, at, Duration::ZERO));
+        heads.took_after(queue, look, at, TAKEN_MIN, Duration::ZERO);
     }
 
     #[test]
     fn a_queue_has_a_head_once_it_gave_enough_and_until_something_may_stand_in_front() {
         let (heads, queue) = (Heads::default(), QueueName::new("q").unwrap());
         let look = heads.look(&queue);
-        heads.took_after(&queue, look, place(5, 70), Duration::ZERO);
+        heads.took_after(&queue, look, place(5, 70), 1, Duration::ZERO);
         assert_eq!(heads.look(&queue).behind, Place::START, "one is not worth it");
         busy(&heads, &queue, place(5, 60));
         assert_eq!(heads.look(&queue).behind, place(5, 70), "the furthest");
@@ -164,7 +172,7 @@ mod tests {
         let (heads, queue) = (Heads::default(), QueueName::new("q").unwrap());
         let look = heads.look(&queue);
         heads.disturb(&queue);
-        (0..TAKEN_MIN).for_each(|_| heads.took_after(&queue, look, place(5, 70), Duration::ZERO));
+        heads.took_after(&queue, look, place(5, 70), TAKEN_MIN, Duration::ZERO);
         assert_eq!(heads.look(&queue).behind, Place::START);
     }
 
@@ -172,9 +180,9 @@ mod tests {
     fn few_claims_that_took_long_are_enough_for_a_head() {
         let (heads, queue) = (Heads::default(), QueueName::new("q").unwrap());
         let look = heads.look(&queue);
-        (1..TAKEN_SLOWLY_MIN).for_each(|_| heads.took_after(&queue, look, place(5, 70), SLOW_MIN));
+        heads.took_after(&queue, look, place(5, 70), TAKEN_SLOWLY_MIN - 1, SLOW_MIN);
         assert_eq!(heads.look(&queue).behind, Place::START, "one less is not enough");
-        heads.took_after(&queue, look, place(5, 71), SLOW_MIN);
+        heads.took_after(&queue, look, place(5, 71), 1, SLOW_MIN);
         assert_eq!(heads.look(&queue).behind, place(5, 71));
     }
 }

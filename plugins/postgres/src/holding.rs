@@ -4,7 +4,7 @@
 use crate::{
     admission::{after, at},
     errors::{Sql, corrupt},
-    rows::{self, filled, millis},
+    rows::{self, any, filled, millis},
     token::StoreId,
 };
 use rdq_spi::{
@@ -25,31 +25,31 @@ pub(crate) async fn resolve(
 ) -> Sql<Vec<Answered<Resolved>>> {
     let text = |of: fn(&AttemptError) -> &String| {
         let errors = resolutions.iter().map(|it| report(it)?.error.as_ref());
-        errors.map(|error| error.map(|error| of(error).as_str())).collect::<Vec<_>>()
+        any(errors.map(|error| error.map(|error| of(error).as_str())).collect())
     };
     let moments = |of: fn(rdq_spi::Moment) -> Option<i64>| {
-        resolutions.iter().map(|it| due(it).and_then(of)).collect::<Vec<_>>()
+        any(resolutions.iter().map(|it| due(it).and_then(of)).collect())
     };
     let answers = sqlx::query(include_str!("queries/resolve.sql"))
         .bind(resolutions.iter().map(|it| it.claim.task_id.as_str()).collect::<Vec<_>>())
         .bind(resolutions.iter().map(|it| store_id.generation(&it.claim.token)).collect::<Vec<_>>())
         .bind(resolutions.iter().map(|it| i16::from(it.call.number())).collect::<Vec<_>>())
         .bind(resolutions.iter().map(|it| kind(&it.outcome)).collect::<Vec<_>>())
-        .bind(resolutions.iter().map(|it| it.strict).collect::<Vec<_>>())
+        .bind(
+            resolutions
+                .iter()
+                .any(|it| it.strict)
+                .then(|| resolutions.iter().map(|it| it.strict).collect::<Vec<_>>()),
+        )
         .bind(resolutions.iter().map(|it| is_plain(it)).collect::<Vec<_>>())
         .bind(moments(at))
         .bind(moments(after))
-        .bind(resolutions.iter().map(|it| result(it)).collect::<Vec<_>>())
+        .bind(any(resolutions.iter().map(|it| result(it)).collect()))
         .bind(text(|error| &error.error_type))
         .bind(text(|error| &error.message))
         .bind(text(|error| &error.detail))
         .bind(text(|error| &error.stack))
-        .bind(
-            resolutions
-                .iter()
-                .map(|it| report(it).and_then(|report| filled(&report.extra)))
-                .collect::<Vec<_>>(),
-        )
+        .bind(any(resolutions.iter().map(|it| filled(&report(it)?.extra)).collect()))
         .fetch_all(db)
         .await?;
     each(&answers, resolutions, |row, resolution| {

@@ -11,6 +11,7 @@ mod turns;
 mod heads;
 
 mod admission;
+mod handoff;
 mod claims;
 mod holding;
 mod dead_letters;

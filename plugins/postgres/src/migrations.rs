@@ -16,6 +16,12 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0007_maintenance.sql"),
     include_str!("../migrations/0008_contract.sql"),
     include_str!("../migrations/0009_plans.sql"),
+    include_str!("../migrations/0010_unfinished.sql"),
+    include_str!("../migrations/0011_admission.sql"),
+    include_str!("../migrations/0012_claims.sql"),
+    include_str!("../migrations/0013_holding.sql"),
+    include_str!("../migrations/0014_finished.sql"),
+    include_str!("../migrations/0015_plans.sql"),
     include_str!("../migrations/0020_coordination.sql"),
 ];
 

@@ -1,7 +1,7 @@
 //! Batches without two of one task: a statement judges each task once, so what follows on another
 //! item of its batch takes a round of its own.
 
-use rdq_spi::TaskId;
+use rdq_spi::{StorageError, TaskId};
 use std::collections::HashSet;
 
 /// The indexes of the items of each round, in order; mostly there is one round.
@@ -19,6 +19,19 @@ pub(crate) fn rounds<T>(items: &[T], id: impl Fn(&T) -> &TaskId) -> Vec<Vec<usiz
         indexes.push(index);
     }
     rounds.into_iter().map(|(_, indexes)| indexes).collect()
+}
+
+/// The failure of a round as the answer to each of its items.
+pub(crate) fn repeated(error: &StorageError, operation: &'static str) -> StorageError {
+    let source = error.to_string().into();
+    match error {
+        StorageError::Closed => StorageError::Closed,
+        StorageError::Contention { .. } => StorageError::Contention { operation },
+        StorageError::Full { .. } => StorageError::Full { source },
+        StorageError::Unavailable { .. } => StorageError::Unavailable { operation, source },
+        StorageError::OutcomeUnknown { .. } => StorageError::OutcomeUnknown { operation, source },
+        _ => StorageError::Internal { operation, source },
+    }
 }
 
 #[cfg(test)]

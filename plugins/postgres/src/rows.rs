@@ -10,7 +10,7 @@ use rdq_spi::{
     Attempt, AttemptOutcome, Overrides, QueueName, Task, TaskId, TaskStatus, Timestamp, WorkerId,
     duration_of_number,
 };
-use sqlx::{Row as _, postgres::PgRow};
+use sqlx::{Postgres, Row as _, postgres::PgRow};
 use std::time::Duration;
 
 /// The task in a row that has the columns of `tasks`, and `history`.
@@ -52,6 +52,52 @@ pub(crate) fn task(row: &PgRow) -> Sql<Task> {
     Ok(task)
 }
 
+/// The columns of a row, one after the other: as a claim answers many rows of many columns, they are
+/// not looked for by name.
+pub(crate) struct Columns<'r> {
+    row: &'r PgRow,
+    next: usize,
+}
+
+impl<'r> Columns<'r> {
+    /// From the first.
+    pub(crate) fn of(row: &'r PgRow) -> Self {
+        Self { row, next: 0 }
+    }
+
+    /// The next.
+    pub(crate) fn take<T: sqlx::Decode<'r, Postgres> + sqlx::Type<Postgres>>(&mut self) -> Sql<T> {
+        let index = self.next;
+        self.next += 1;
+        self.row.try_get(index)
+    }
+
+    /// The next, which is text.
+    pub(crate) fn text(&mut self) -> Sql<&'r str> {
+        self.take()
+    }
+
+    /// The next, which is bytes or none.
+    pub(crate) fn bytes(&mut self) -> Sql<Bytes> {
+        Ok(self.take::<Option<&[u8]>>()?.map(Bytes::copy_from_slice).unwrap_or_default())
+    }
+
+    /// The next, which is an instant.
+    pub(crate) fn timestamp(&mut self) -> Sql<Option<Timestamp>> {
+        Ok(self.take::<Option<i64>>()?.map(Timestamp::from_millis))
+    }
+
+    /// The next, which is a duration.
+    pub(crate) fn duration(&mut self) -> Sql<Option<Duration>> {
+        Ok(self.take::<Option<i64>>()?.map(duration_of_number))
+    }
+
+    /// The next, which is a count.
+    pub(crate) fn count(&mut self) -> Sql<u32> {
+        count(self.take()?)
+    }
+}
+
 /// The record of a success with nothing to tell, which is not among the others.
 pub(crate) fn plain_success(row: &PgRow) -> Sql<Option<Attempt>> {
     if !row.try_get::<bool, _>("plain_success")? {
@@ -85,7 +131,7 @@ pub(crate) fn timestamp(row: &PgRow, column: &str) -> Sql<Option<Timestamp>> {
 }
 
 /// A count of 32 bits.
-fn count(number: i64) -> Sql<u32> {
+pub(crate) fn count(number: i64) -> Sql<u32> {
     u32::try_from(number).map_err(|_| corrupt("count"))
 }
 
@@ -111,6 +157,11 @@ pub(crate) fn remaining(millis: i64) -> Duration {
 /// Bytes as they are stored: none if empty.
 pub(crate) fn filled(bytes: &Bytes) -> Option<&[u8]> {
     (!bytes.is_empty()).then_some(&bytes[..])
+}
+
+/// A batch's values of one column; none at all if every one of them is none.
+pub(crate) fn any<T>(values: Vec<Option<T>>) -> Option<Vec<Option<T>>> {
+    values.iter().any(Option::is_some).then_some(values)
 }
 
 #[cfg(test)]

@@ -2,19 +2,22 @@
 //! does is in the modules and, below them, in the functions of the schema.
 
 use crate::{
-    admission::{self, Admitted},
-    checks, claims,
+    admission::Admissions,
+    checks,
+    claims::{self, Delivery, Group, Served},
+    clock::Moment,
     config::{OpenError, PostgresOptions},
     coordination::{Announcer, Coordination},
     dead_letters,
     errors::Sql,
-    heads::Heads,
+    handoff::{Handoffs, Waited},
+    heads::{Heads, Place},
     holding::{self, Answered},
     listener::Listener,
     migrations, pool,
     pool::Pool,
     queues, reads,
-    rounds::rounds,
+    rounds::{repeated, rounds},
     sweeps,
     token::StoreId,
     turns::Turns,
@@ -23,25 +26,27 @@ use crate::{
 use async_trait::async_trait;
 use futures::{FutureExt as _, future::BoxFuture};
 use rdq_spi::{
-    Admission, Cancelled, Capabilities, ClaimParams, ClaimRef, ClaimToken, Claimed, DlqListParams,
-    DueHints, Durability, ExtendParams, Extended, HeldClaim, ListParams, Locks, Migrated, NewTask,
-    Page, PurgeParams, QueueConfig, QueueName, QueueRecord, QueueStats, Records, RedriveParams,
-    Resolution, Resolved, Result, Signals, Step, Storage, StorageError, Streams, SweepParams,
-    Swept, Task, TaskId, Timestamp, Transactions,
+    Admission, Awaited, Call, Cancelled, Capabilities, ClaimParams, ClaimRef, ClaimToken, Claimed,
+    DlqListParams, DueHints, Durability, ExtendParams, Extended, HeldClaim, ListParams, Locks,
+    Migrated, NewTask, Outcome, Page, PurgeParams, QueueConfig, QueueName, QueueRecord, QueueStats,
+    Records, RedriveParams, Resolution, Resolved, Result, Signals, Step, Storage, StorageError,
+    Streams, SweepParams, Swept, Task, TaskId, Timestamp, Transactions,
     keyset::{self, List},
 };
 use sqlx::{Connection as _, PgConnection, Row as _};
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
+use tokio::{sync::mpsc, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
 
-/// How often an admission is repeated whose id was taken and given up meanwhile.
-const ADMISSION_TRIES_MAX: u32 = 20;
+/// A claim that waits and found something due that it could not have looks again after this.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Tasks in a schema of a PostgreSQL database, which many servers may share.
 #[derive(Debug)]
@@ -52,6 +57,8 @@ pub struct PostgresStorage {
     heads: Arc<Heads>,
     waiting: Arc<Waiting>,
     pub(crate) coordination: Coordination,
+    handoffs: Arc<Handoffs>,
+    giving_back: JoinHandle<()>,
     is_closed: AtomicBool,
 }
 
@@ -66,12 +73,27 @@ impl PostgresStorage {
         let pool = Arc::new(Pool::new(&options));
         let listener = Listener::start(options, store_id.channel(), &mut db).await?;
         db.close().await?;
+        let (handoffs, undeliverable) = Handoffs::new();
+        let handoffs = Arc::new(handoffs);
         let announcer = Announcer::new(&pool, listener.channel());
-        let waiting = Arc::new(Waiting::start(&pool, listener, announcer.clone()));
+        let waiting = Waiting::start(&pool, listener, announcer.clone(), Arc::clone(&handoffs));
+        let waiting = Arc::new(waiting);
         let (turns, heads) = (Turns::default(), Arc::default());
         let coordination = Coordination::start(&pool, store_id, &heads, &waiting, announcer);
+        let back = give_back(undeliverable, Arc::clone(&pool), store_id, Arc::clone(&waiting));
+        let giving_back = tokio::spawn(back);
         let is_closed = AtomicBool::new(false);
-        Ok(Self { pool, store_id, turns, heads, waiting, coordination, is_closed })
+        Ok(Self {
+            pool,
+            store_id,
+            turns,
+            heads,
+            waiting,
+            coordination,
+            handoffs,
+            giving_back,
+            is_closed,
+        })
     }
 
     /// Makes or upgrades the schema, and disconnects again.
@@ -143,76 +165,51 @@ impl PostgresStorage {
         Ok(answers.into_iter().flatten().collect())
     }
 
-    async fn admit(&self, tasks: Vec<NewTask>) -> Result<Vec<Result<Admission>>> {
-        let tasks = Arc::new(tasks);
-        let mut answers: Vec<Option<Result<Admission>>> = tasks.iter().map(|_| None).collect();
-        let mut rounds: VecDeque<_> = rounds(&tasks, |task| &task.id).into();
-        let mut tries = 0;
-        let mut is_first = true;
-        while let Some(round) = rounds.pop_front() {
-            tries += 1;
-            let round = Arc::new(round);
-            let (indexes, all) = (Arc::clone(&round), Arc::clone(&tasks));
-            let admitted = self.pool.write("enqueue", move |db| {
-                let (indexes, all) = (Arc::clone(&indexes), Arc::clone(&all));
-                async move {
-                    let of_round: Vec<_> =
-                        indexes.iter().filter_map(|index| all.get(*index)).collect();
-                    admission::enqueue(db, &of_round).await
-                }
-                .boxed()
-            });
-            match admitted.await {
-                Ok(admitted) => {
-                    let mut again = Vec::new();
-                    for (index, admitted) in round.iter().zip(admitted) {
-                        match admitted {
-                            Admitted::Answered(answer, due_in) => {
-                                if let Some(due_in) = due_in {
-                                    let NewTask { queue, priority, due, .. } = &tasks[*index];
-                                    self.heads.admitted(queue, *priority, admission::at(*due));
-                                    self.waiting.hint(&tasks[*index].queue, due_in);
-                                }
-                                answers[*index] = Some(answer);
-                            }
-                            Admitted::Again if tries < ADMISSION_TRIES_MAX => again.push(*index),
-                            Admitted::Again => {
-                                let operation = "enqueue";
-                                answers[*index] = Some(Err(StorageError::Contention { operation }));
-                            }
-                        }
-                    }
-                    if !again.is_empty() {
-                        rounds.push_front(again);
-                    }
-                }
-                Err(error) if !is_first => {
-                    for index in round.iter() {
-                        answers[*index] = Some(Err(repeated(&error, "enqueue")));
-                    }
-                }
-                Err(error) => return Err(error),
+    /// Serves claims of the same queues by one statement.
+    async fn claim_together(&self, mut group: Group) -> Result<Served> {
+        let limit = group.claims.iter().map(|claim| claim.limit as usize).sum();
+        self.turns.arrange(&mut group.queues, limit, |from| &from.queue);
+        let looks: Vec<_> = group.queues.iter().map(|from| self.heads.look(&from.queue)).collect();
+        let heads: Arc<[Place]> = looks.iter().map(|look| look.behind).collect();
+        let stirs = self.handoffs.stirs(&group.queues);
+        let store_id = self.store_id;
+        let group = Arc::new(group);
+        let (asked, handoffs) = (Arc::clone(&group), Arc::clone(&self.handoffs));
+        let served = self.pool.write("claim_due", move |db| {
+            let (group, heads) = (Arc::clone(&asked), Arc::clone(&heads));
+            let handoffs = Arc::clone(&handoffs);
+            async move {
+                let served = claims::claim_due(db, store_id, &group, &heads).await?;
+                Ok(Delivery::of(served, handoffs))
             }
-            is_first = false;
+            .boxed()
+        });
+        let served = served.await?.received();
+        for (from, look) in group.queues.iter().zip(looks) {
+            if let Some((furthest, count)) = served.given.get(&from.queue) {
+                self.heads.took(&from.queue, look, *furthest, *count);
+            }
         }
-        Ok(answers.into_iter().flatten().collect())
+        let mut leases: HashMap<&QueueName, Duration> = HashMap::new();
+        for claim in served.claims.iter().flatten() {
+            let soonest = leases.entry(&claim.task.queue).or_insert(claim.lease);
+            *soonest = claim.lease.min(*soonest);
+        }
+        self.handoffs.looked(&group.queues, &stirs, served.next_due_in);
+        for (queue, lease) in leases {
+            self.waiting.hint_of_lease(queue, lease);
+        }
+        if group.queues.len() > 1 {
+            let expected: HashSet<_> =
+                group.queues.iter().take(limit).map(|from| &from.queue).collect();
+            let given = served.given.keys().filter(|queue| !expected.contains(queue));
+            given.for_each(|queue| self.turns.serve(queue));
+        }
+        Ok(served)
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.is_closed.load(Ordering::Acquire) { Err(StorageError::Closed) } else { Ok(()) }
-    }
-}
-
-/// The failure of a round as the answer to each of its items.
-pub(crate) fn repeated(error: &StorageError, operation: &'static str) -> StorageError {
-    let source = error.to_string().into();
-    match error {
-        StorageError::Closed => StorageError::Closed,
-        StorageError::Contention { .. } => StorageError::Contention { operation },
-        StorageError::Full { .. } => StorageError::Full { source },
-        StorageError::Unavailable { .. } => StorageError::Unavailable { operation, source },
-        StorageError::OutcomeUnknown { .. } => StorageError::OutcomeUnknown { operation, source },
-        _ => StorageError::Internal { operation, source },
     }
 }
 
@@ -222,7 +219,7 @@ impl Storage for PostgresStorage {
         Capabilities {
             durability: Durability::PowerCut,
             notify: true,
-            waiting_claims: false,
+            waiting_claims: true,
             filter_pushdown: true,
             batch_enqueue: true,
         }
@@ -235,48 +232,80 @@ impl Storage for PostgresStorage {
 
     async fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
+        self.handoffs.close();
         self.waiting.close();
         self.coordination.close().await;
         self.pool.close().await;
+        self.giving_back.abort();
     }
 
     async fn enqueue(&self, tasks: Vec<NewTask>) -> Result<Vec<Result<Admission>>> {
         self.check_open()?;
-        self.admit(tasks).await
+        let admissions = Admissions {
+            pool: Arc::clone(&self.pool),
+            store_id: self.store_id,
+            heads: Arc::clone(&self.heads),
+            waiting: Arc::clone(&self.waiting),
+            handoffs: Arc::clone(&self.handoffs),
+        };
+        admissions.admit(tasks).await
     }
 
-    async fn claim_due(&self, mut claims: Vec<ClaimParams>) -> Result<Vec<Result<Claimed>>> {
+    async fn claim_due(&self, claims: Vec<ClaimParams>) -> Result<Vec<Result<Claimed>>> {
         self.check_open()?;
-        for claim in &mut claims {
-            self.turns.arrange(&mut claim.queues, claim.limit as usize, |from| &from.queue);
-        }
-        let store_id = self.store_id;
-        let queues = claims.iter().flat_map(|claim| &claim.queues);
-        let looks: HashMap<_, _> =
-            queues.clone().map(|from| (from.queue.clone(), self.heads.look(&from.queue))).collect();
-        let heads: Vec<_> = queues.map(|from| looks[&from.queue].behind).collect();
-        let (claims, heads) = (Arc::new(claims), Arc::new(heads));
-        let params = Arc::clone(&claims);
-        let answers = self.pool.write("claim_due", move |db| {
-            let (params, heads) = (Arc::clone(&params), Arc::clone(&heads));
-            async move { claims::claim_due(db, store_id, &params, &heads).await }.boxed()
-        });
-        let answers = answers.await?;
-        for ((claimed, places), params) in answers.iter().zip(claims.iter()) {
-            for (queue, place) in places {
-                self.heads.took(queue, looks[queue], *place);
-            }
-            for claim in &claimed.claims {
-                self.waiting.hint_of_lease(&claim.task.queue, claim.lease);
-            }
-            if params.queues.len() > 1 {
-                let expected = params.queues.iter().take(params.limit as usize);
-                let expected: HashSet<_> = expected.map(|from| &from.queue).collect();
-                let served: HashSet<_> = claimed.claims.iter().map(|it| &it.task.queue).collect();
-                served.difference(&expected).for_each(|queue| self.turns.serve(queue));
+        let count = claims.len();
+        let mut answers: Vec<Option<Result<Claimed>>> = (0..count).map(|_| None).collect();
+        for (number, group) in claims::grouped(claims).into_iter().enumerate() {
+            let indexes = group.indexes.clone();
+            match self.claim_together(group).await {
+                Ok(Served { claims, next_due_in, .. }) => {
+                    for (index, claims) in indexes.into_iter().zip(claims) {
+                        answers[index] = Some(Ok(Claimed { claims, next_due_in }));
+                    }
+                }
+                Err(error) if number == 0 => return Err(error),
+                // What the others claimed is theirs.
+                Err(error) => {
+                    for index in indexes {
+                        answers[index] = Some(Err(repeated(&error, "claim_due")));
+                    }
+                }
             }
         }
-        Ok(answers.into_iter().map(|(claimed, _)| Ok(claimed)).collect())
+        // Every claim was of some group.
+        Ok(answers.into_iter().flatten().collect())
+    }
+
+    async fn claim_when_due(
+        &self,
+        claims: Vec<ClaimParams>,
+        enough: CancellationToken,
+    ) -> Result<Awaited> {
+        let called = Moment::now();
+        let claims: Arc<[_]> = claims.into();
+        loop {
+            self.check_open()?;
+            if !self.handoffs.is_quiet(&claims) {
+                let waited = called.age();
+                let awaited = Awaited { claims: self.claim_due(claims.to_vec()).await?, waited };
+                let is_due = |answer: &Result<Claimed>| {
+                    answer.as_ref().is_ok_and(|it| it.next_due_in == Some(Duration::ZERO))
+                };
+                if !awaited.is_empty() || enough.is_cancelled() {
+                    return Ok(awaited);
+                }
+                if awaited.claims.iter().any(is_due) {
+                    // It came while this claim looked, or others are about to take it: no reason to
+                    // ask without end, nor to come back with nothing.
+                    let _ = tokio::time::timeout(LOOK_AGAIN, enough.cancelled()).await;
+                    continue;
+                }
+            }
+            match self.handoffs.wait(&claims, called, &enough).await? {
+                Waited::Handed(awaited) => return Ok(awaited),
+                Waited::Look => {}
+            }
+        }
     }
 
     async fn extend_leases(&self, leases: Vec<ExtendParams>) -> Result<Vec<Result<Extended>>> {
@@ -501,5 +530,46 @@ impl Storage for PostgresStorage {
     async fn wait_due(&self, queues: Vec<QueueName>) -> Result<DueHints> {
         self.check_open()?;
         Ok(self.waiting.subscribe(&queues))
+    }
+}
+
+impl Drop for PostgresStorage {
+    fn drop(&mut self) {
+        self.handoffs.close();
+        self.giving_back.abort();
+    }
+}
+
+/// Gives back, for ever, what was handed over to somebody who is gone.
+async fn give_back(
+    mut undeliverable: mpsc::UnboundedReceiver<Vec<ClaimRef>>,
+    pool: Arc<Pool>,
+    store_id: StoreId,
+    waiting: Arc<Waiting>,
+) {
+    while let Some(claims) = undeliverable.recv().await {
+        let resolution = |claim| Resolution {
+            claim,
+            call: Call::Release,
+            outcome: Outcome::GiveBack { due: rdq_spi::Moment::NOW },
+            strict: false,
+        };
+        let resolutions: Arc<[_]> = claims.into_iter().map(resolution).collect();
+        let resolved = pool.write("resolve", move |db| {
+            let resolutions = Arc::clone(&resolutions);
+            async move {
+                    holding::resolve(db, store_id, &resolutions.iter().collect::<Vec<_>>()).await
+                }
+                .boxed()
+        });
+        match resolved.await {
+            Ok(resolved) => {
+                for (queue, due_in) in resolved.into_iter().filter_map(|(_, due)| due) {
+                    waiting.hint(&queue, due_in);
+                }
+            }
+            // Their leases end.
+            Err(error) => tracing::warn!(%error, "claims that nobody took were not given back"),
+        }
     }
 }

@@ -5,6 +5,7 @@
 use crate::{
     coordination::Announcer,
     errors::Sql,
+    handoff::Handoffs,
     listener,
     notifier::{Notifier, WORTH_TELLING},
     pool::Pool,
@@ -25,6 +26,7 @@ pub(crate) struct Waiting {
     hub: Arc<HintHub>,
     look: Arc<Notify>,
     notifier: Notifier,
+    handoffs: Arc<Handoffs>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -34,6 +36,7 @@ impl Waiting {
         pool: &Arc<Pool>,
         listener: listener::Listener,
         announcer: Announcer,
+        handoffs: Arc<Handoffs>,
     ) -> Self {
         let (hub, look) = (Arc::new(HintHub::default()), Arc::new(Notify::new()));
         let notifier = Notifier::new(Arc::clone(pool), listener.channel().to_owned());
@@ -43,7 +46,7 @@ impl Waiting {
             tokio::spawn(listen),
             tokio::spawn(notifier.clone().run()),
         ];
-        Self { hub, look, notifier, tasks }
+        Self { hub, look, notifier, handoffs, tasks }
     }
 
     /// A stream of hints; the first comes at once where something is due.
@@ -57,6 +60,7 @@ impl Waiting {
     /// Something of the queue is due then: those who wait here are told at once, and other servers
     /// if it is soon.
     pub(crate) fn hint(&self, queue: &QueueName, due_in: Duration) {
+        self.handoffs.stir(queue, due_in);
         self.hub.hint(queue, due_in);
         if due_in < WORTH_TELLING {
             self.notifier.tell(queue, due_in);
@@ -65,6 +69,7 @@ impl Waiting {
 
     /// A lease ends then: who waits here is told. Other servers look for themselves.
     pub(crate) fn hint_of_lease(&self, queue: &QueueName, due_in: Duration) {
+        self.handoffs.note_lease(queue, due_in);
         self.hub.hint(queue, due_in);
     }
 

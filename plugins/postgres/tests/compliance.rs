@@ -16,7 +16,7 @@ impl Fixture for PostgresFixture {
     const CAPABILITIES: Capabilities = Capabilities {
         durability: Durability::PowerCut,
         notify: true,
-        waiting_claims: false,
+        waiting_claims: true,
         filter_pushdown: true,
         batch_enqueue: true,
     };

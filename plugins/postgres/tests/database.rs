@@ -20,3 +20,7 @@ mod faults;
 mod migrations;
 #[path = "database/plans.rs"]
 mod plans;
+#[path = "database/races.rs"]
+mod races;
+#[path = "database/waiting.rs"]
+mod waiting;

@@ -20,7 +20,7 @@ impl Fixture for OwnServer {
     const CAPABILITIES: Capabilities = Capabilities {
         durability: Durability::PowerCut,
         notify: true,
-        waiting_claims: false,
+        waiting_claims: true,
         filter_pushdown: true,
         batch_enqueue: true,
     };

@@ -82,7 +82,7 @@ impl Backend for Postgres {
 
     async fn settle(&self, store: &str) -> Result<(), Failure> {
         let mut db = self.connect(store).await?;
-        raw_sql("VACUUM (ANALYZE) tasks").execute(&mut db).await?;
+        raw_sql("VACUUM (ANALYZE) unfinished").execute(&mut db).await?;
         Ok(())
     }
 
@@ -133,15 +133,15 @@ impl Hand for Bare {
     async fn admit(&mut self, numbers: Range<u64>) -> Result<(), Failure> {
         let ids: Vec<_> = numbers.map(id_of).collect();
         let count = ids.len();
-        let none = vec![None::<i64>; count];
-        let zero = vec![0_i64; count];
+        // What is the same for all is not said of each.
+        let none = None::<Vec<i64>>;
         let rows = sqlx::query(ENQUEUE)
             .bind(ids)
             .bind(vec![QUEUE; count])
             .bind(vec![HANDLER; count])
             .bind(vec![0_i32; count])
             .bind(&none)
-            .bind(&zero)
+            .bind(&none)
             .bind(&none)
             .bind(&none)
             .bind(&none)
@@ -150,13 +150,16 @@ impl Hand for Bare {
             .bind(&none)
             .bind(&none)
             .bind(&none)
-            .bind(&zero)
-            .bind(&zero)
-            .bind(&zero)
-            .bind(vec![None::<&[u8]>; count])
-            .bind(&zero)
-            .bind(vec![0_i32; count])
-            .bind(vec![None::<&str>; count])
+            .bind(&none)
+            .bind(&none)
+            .bind(&none)
+            .bind(None::<Vec<&[u8]>>)
+            .bind(&none)
+            .bind(None::<Vec<i32>>)
+            .bind(None::<Vec<&str>>)
+            .bind(None::<Vec<&str>>)
+            .bind(&none)
+            .bind(None::<Vec<&str>>)
             .fetch_all(&mut self.db)
             .await?;
         all_are(&rows, 0)
@@ -172,8 +175,6 @@ impl Hand for Bare {
             .bind([rank])
             .bind([at])
             .bind([seq])
-            .bind([1_i32])
-            .bind([1_i32])
             .bind([i32::try_from(limit)?])
             .bind([i64::from(BYTES_MAX)])
             .bind([None::<i64>])
@@ -182,11 +183,10 @@ impl Hand for Bare {
             .await?;
         let mut held = Vec::with_capacity(rows.len());
         for row in rows {
-            if row.try_get::<Option<i32>, _>("n")?.is_none() {
+            if row.try_get::<Option<i32>, _>("claim")?.is_none() {
                 continue; // it says when to come again
             }
-            let rank = !row.try_get::<i32, _>("priority")?;
-            self.took((rank, row.try_get("was_due")?, row.try_get("seq")?));
+            self.took((row.try_get("rank")?, row.try_get("was_due")?, row.try_get("seq")?));
             let generation: i64 = row.try_get("generation")?;
             let proof = Bytes::copy_from_slice(&generation.to_be_bytes());
             held.push(Held { number: number_of(row.try_get("id")?)?, proof });
@@ -199,22 +199,22 @@ impl Hand for Bare {
         let generation =
             |held: &Held| Ok::<_, Failure>(i64::from_be_bytes(held.proof[..].try_into()?));
         let generations = held.iter().map(generation).collect::<Result<Vec<_>, Failure>>()?;
-        let none = vec![None::<&str>; count];
+        let (none, no_text) = (None::<Vec<i64>>, None::<Vec<&str>>);
         let rows = sqlx::query(RESOLVE)
             .bind(held.iter().map(|held| id_of(held.number)).collect::<Vec<_>>())
             .bind(generations)
             .bind(vec![1_i16; count])
             .bind(vec![4_i16; count])
-            .bind(vec![false; count])
+            .bind(None::<Vec<bool>>)
             .bind(vec![true; count])
-            .bind(vec![None::<i64>; count])
-            .bind(vec![None::<i64>; count])
-            .bind(vec![None::<&[u8]>; count])
             .bind(&none)
             .bind(&none)
-            .bind(&none)
-            .bind(&none)
-            .bind(vec![None::<&[u8]>; count])
+            .bind(None::<Vec<&[u8]>>)
+            .bind(&no_text)
+            .bind(&no_text)
+            .bind(&no_text)
+            .bind(&no_text)
+            .bind(None::<Vec<&[u8]>>)
             .fetch_all(&mut self.db)
             .await?;
         all_are(&rows, 0)

@@ -21,12 +21,24 @@ use rdq_spi::{
     StorageError, StreamEvent, StreamName, Task, TaskId, Topic,
 };
 use sqlx::{AssertSqlSafe, PgConnection, Row as _, raw_sql};
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, iter};
 
 /// Who sends to servers from an application's transaction.
 const SENDER: &str = "joined";
-/// How long a call waits for another transaction's lock.
-const LOCK_MAX: &str = "5s";
+/// The settings while a call runs, beside the search path: how long it waits for another
+/// transaction's lock, and what plans need of a session of ours.
+const SETTINGS: [(&str, &str); 10] = [
+    ("lock_timeout", "5s"),
+    ("plan_cache_mode", "force_generic_plan"),
+    ("enable_seqscan", "off"),
+    ("enable_bitmapscan", "off"),
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
+    ("enable_nestloop", "on"),
+    ("enable_indexscan", "on"),
+    ("enable_tidscan", "on"),
+    ("jit", "off"),
+];
 
 /// Why a transaction cannot be joined. Nothing of it was changed.
 #[derive(Debug, thiserror::Error)]
@@ -74,9 +86,9 @@ impl From<sqlx::Error> for JoinError {
 pub struct Joined<'c> {
     db: &'c mut PgConnection,
     store_id: StoreId,
-    /// The search path and the lock timeout while a call runs, and those of the application.
-    ours: [String; 2],
-    theirs: [String; 2],
+    /// The search path while a call runs, and the application's own settings.
+    path: String,
+    theirs: Vec<String>,
 }
 
 /// Joins a transaction of a database whose schema has the default name.
@@ -112,10 +124,13 @@ pub async fn join_namespace<'c>(
     }
     let sql = format!(
         "SELECT version, (SELECT store_id FROM {namespace}.store) AS store_id,
-            current_setting('search_path') AS path, current_setting('lock_timeout') AS patience
+            ARRAY(
+                SELECT current_setting(name) FROM unnest($1::text[]) WITH ORDINALITY AS s (name, n)
+                ORDER BY n
+            ) AS settings
         FROM {namespace}.schema_version"
     );
-    let row = sqlx::query(AssertSqlSafe(sql)).fetch_one(&mut *transaction).await?;
+    let row = sqlx::query(AssertSqlSafe(sql)).bind(names()).fetch_one(&mut *transaction).await?;
     let found: i32 = row.try_get("version")?;
     if u32::try_from(found) != Ok(NEWEST) {
         let namespace = namespace_of_error();
@@ -125,8 +140,8 @@ pub async fn join_namespace<'c>(
     Ok(Joined {
         db: transaction,
         store_id: StoreId(store_id.try_into().map_err(|_| corrupt("store_id"))?),
-        ours: [search_path(namespace), LOCK_MAX.to_owned()],
-        theirs: [row.try_get("path")?, row.try_get("patience")?],
+        path: search_path(namespace),
+        theirs: row.try_get("settings")?,
     })
 }
 
@@ -246,13 +261,15 @@ impl Joined<'_> {
         is_refused: fn(&T) -> bool,
         call: impl for<'d> FnOnce(&'d mut PgConnection) -> BoxFuture<'d, Sql<T>> + Send,
     ) -> Result<T> {
-        let Self { db, ours, theirs, .. } = self;
+        let Self { db, path, theirs, .. } = self;
+        let ours: Vec<_> = iter::once(&path[..]).chain(SETTINGS.map(|(_, value)| value)).collect();
+        let theirs: Vec<_> = theirs.iter().map(String::as_str).collect();
         let run = async {
             raw_sql("SAVEPOINT rdq").execute(&mut **db).await?;
             let called = async {
-                set(db, ours).await?;
+                set(db, &ours).await?;
                 let answer = call(db).await?;
-                set(db, theirs).await?;
+                set(db, &theirs).await?;
                 Ok(answer)
             };
             let called: Sql<T> = called.await;
@@ -265,10 +282,15 @@ impl Joined<'_> {
     }
 }
 
-/// Sets the search path and the lock timeout, for the transaction.
-async fn set(db: &mut PgConnection, [path, patience]: &[String; 2]) -> Sql<()> {
-    let set = "SELECT set_config('search_path', $1, true), set_config('lock_timeout', $2, true)";
-    sqlx::query(set).bind(path).bind(patience).execute(db).await?;
+/// What is set for a call.
+fn names() -> Vec<&'static str> {
+    iter::once("search_path").chain(SETTINGS.map(|(name, _)| name)).collect()
+}
+
+/// Sets all of them, for the transaction.
+async fn set(db: &mut PgConnection, values: &[&str]) -> Sql<()> {
+    let set = "SELECT set_config(name, value, true) FROM unnest($1::text[], $2::text[]) AS s (name, value)";
+    sqlx::query(set).bind(names()).bind(values).execute(db).await?;
     Ok(())
 }
 

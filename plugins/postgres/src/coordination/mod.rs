@@ -18,7 +18,8 @@ use crate::{
     errors::{Failure, Sql},
     heads::Heads,
     pool::{Pool, TURN_MAX},
-    storage::{PostgresStorage, repeated},
+    rounds::repeated,
+    storage::PostgresStorage,
     token::StoreId,
     waiting::Waiting,
 };

@@ -3,7 +3,7 @@
 //! Both go beside the transactions, many in one message: a NOTIFY makes all commits of the database
 //! wait for each other.
 
-use crate::{errors::Sql, pool::Pool, storage::repeated};
+use crate::{errors::Sql, pool::Pool, rounds::repeated};
 use futures::FutureExt as _;
 use rdq_spi::{ChannelName, Result, StorageError, StreamName, Topic, WakeHub, Wakes};
 use sqlx::PgConnection;

@@ -3,7 +3,7 @@
 
 use crate::{
     admission::{self, Admitted},
-    errors::Sql,
+    errors::{Sql, corrupt},
     heads::Heads,
     holding,
     notifier::WORTH_TELLING,
@@ -13,13 +13,10 @@ use crate::{
 };
 use rdq_spi::{
     Admission, Cancelled, ClaimToken, HeldClaim, NewTask, QueueName, Resolution, Resolved, Result,
-    StorageError, Task, TaskId,
+    StorageError, Task, TaskId, TaskStatus,
 };
 use sqlx::{PgConnection, Row as _};
 use std::{collections::HashMap, time::Duration};
-
-/// How often an admission is repeated whose id was taken and given up meanwhile.
-const ADMISSION_TRIES_MAX: u32 = 20;
 
 /// Tasks that a transaction made due.
 #[derive(Debug, Clone, Default)]
@@ -72,20 +69,21 @@ pub(crate) async fn enqueue(
     let mut answers: Vec<_> =
         tasks.iter().map(|_| Err(StorageError::Contention { operation: "enqueue" })).collect();
     let mut left: Vec<_> = (0..tasks.len()).collect();
-    for _ in 0..ADMISSION_TRIES_MAX {
+    for _ in 0..admission::TRIES_MAX {
         let of_round: Vec<_> = left.iter().map(|index| tasks[*index]).collect();
-        let admitted = admission::enqueue(db, &of_round).await?;
+        let admitted = admission::enqueue(db, &of_round, &[], None).await?;
         let mut again = Vec::new();
         for (index, admitted) in left.into_iter().zip(admitted) {
             match admitted {
-                Admitted::Answered(answer, due_in) => {
+                Admitted::Created(due_in) => {
                     let NewTask { queue, priority, due, .. } = tasks[index];
-                    dues.0.extend(due_in.map(|due_in| {
-                        let admitted = Some((*priority, admission::at(*due)));
-                        Due { queue: queue.clone(), due_in, admitted }
-                    }));
-                    answers[index] = answer;
+                    let admitted = Some((*priority, admission::at(*due)));
+                    dues.0.push(Due { queue: queue.clone(), due_in, admitted });
+                    answers[index] = Ok(Admission { created: true, status: TaskStatus::Pending });
                 }
+                Admitted::Answered(answer) => answers[index] = answer,
+                // Nobody takes what is not committed.
+                Admitted::Handed { .. } => return Err(corrupt("answer to an admission")),
                 Admitted::Again => again.push(index),
             }
         }

@@ -1,10 +1,10 @@
 -- A page of a queue's dead letters by their death, newest first, and where the next begins.
 WITH examined AS MATERIALIZED (
     SELECT id, finish_seq, finished_at, final_error_type, handler_ref,
-        octet_length(envelope) + coalesce(octet_length(progress), 0)
+        envelope_bytes(envelope, seq) + coalesce(octet_length(progress), 0)
             + CASE WHEN $9 THEN history_bytes + 48 * records ELSE light_weight(seq, 1) END AS bytes
-    FROM tasks
-    WHERE queue = $1 AND lane = 2 AND status = 3 AND finish_seq < $2
+    FROM finished
+    WHERE queue = $1 AND status = 3 AND finish_seq < $2
     ORDER BY finish_seq DESC LIMIT $10
 ),
 matching AS MATERIALIZED (

@@ -1,3 +1,4 @@
-SELECT verdict, status, due_in FROM enqueue_batch(
-    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21
+SELECT verdict, status, due_in, generation, now FROM enqueue_batch(
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21,
+    $22, $23, $24
 ) ORDER BY n

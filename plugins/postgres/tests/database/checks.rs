@@ -58,7 +58,7 @@ async fn a_server_that_acknowledges_before_it_syncs_is_told_otherwise() {
             INSERT INTO witness VALUES (current_setting('synchronous_commit'));
             RETURN new;
         END; $$;
-        CREATE TRIGGER see BEFORE INSERT ON tasks EXECUTE FUNCTION see();";
+        CREATE TRIGGER see BEFORE INSERT ON unfinished EXECUTE FUNCTION see();";
     sqlx::raw_sql(witness).execute(&mut db).await.unwrap();
 
     crate::given::admit(&storage, vec![crate::given::task("t", "q")]).await;

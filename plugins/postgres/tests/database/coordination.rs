@@ -362,7 +362,9 @@ async fn an_applications_transaction_is_joined() {
     let mut db = PgConnection::connect(schema.server()).await.unwrap();
     // Not of the test's schema, and settings that a call of ours must leave alone.
     let table = format!("orders_of_{}", schema.name());
-    let make = format!("CREATE TABLE {table} (id integer); SET lock_timeout = '7s'");
+    let make = format!(
+        "CREATE TABLE {table} (id integer); SET lock_timeout = '7s'; SET enable_nestloop = off"
+    );
     raw_sql(sqlx::AssertSqlSafe(make)).execute(&mut db).await.unwrap();
     let insert = format!("INSERT INTO {table} VALUES (7)");
     let topics = [Topic::Channel(channel("c")), Topic::Stream(stream("s"))];
@@ -396,10 +398,14 @@ async fn an_applications_transaction_is_joined() {
         assert_eq!(joined.offset(stream("s"), reader.clone()).await.unwrap(), 1);
         assert_eq!(joined.get_record(key("r")).await.unwrap().unwrap().revision, 1);
         let settings = "SELECT current_setting('search_path') AS path,
-            current_setting('lock_timeout') AS patience";
+            current_setting('lock_timeout') AS patience,
+            current_setting('enable_nestloop') AS nestloop,
+            current_setting('enable_seqscan') AS seqscan";
         let settings = sqlx::query(settings).fetch_one(&mut *tx).await.unwrap();
         assert_eq!(settings.get::<&str, _>("path"), "\"$user\", public");
         assert_eq!(settings.get::<&str, _>("patience"), "7s");
+        assert_eq!(settings.get::<&str, _>("nestloop"), "off");
+        assert_eq!(settings.get::<&str, _>("seqscan"), "on");
         assert_eq!(read(&storage, "s").await, []);
         if is_meant {
             tx.commit().await.unwrap();

@@ -110,3 +110,22 @@ pub(crate) fn completion(claim: &Claim) -> Resolution {
         strict: false,
     }
 }
+
+/// Waits until somebody waits for what this connection holds.
+pub(crate) async fn blocks(holder: &mut PgConnection, watcher: &mut PgConnection) {
+    let pid: i32 =
+        sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut *holder).await.unwrap();
+    let blocked = "SELECT EXISTS (
+        SELECT FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid)))";
+    let until = async {
+        while !sqlx::query_scalar::<_, bool>(blocked)
+            .bind(pid)
+            .fetch_one(&mut *watcher)
+            .await
+            .unwrap()
+        {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), until).await.expect("somebody waits for it");
+}

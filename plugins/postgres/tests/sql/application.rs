@@ -387,7 +387,7 @@ impl Storage for Application {
     // The rest has no function: an application asks a server.
 
     fn capabilities(&self) -> Capabilities {
-        self.server.capabilities()
+        Capabilities { waiting_claims: false, ..self.server.capabilities() }
     }
 
     fn signals(&self) -> Option<&dyn Signals> {
