@@ -57,7 +57,8 @@ pub struct Claimed {
 pub struct Awaited {
     /// The answers.
     pub claims: Vec<crate::Result<Claimed>>,
-    /// How long the call had waited when it claimed, at most: the leases run from then on.
+    /// How long the call had waited when it looked what is due, at most: the leases run from then on,
+    /// and what was made due later it knows nothing of.
     pub waited: Duration,
 }
 

@@ -76,9 +76,9 @@ pub trait Storage: Debug + Send + Sync + 'static {
 
     /// The same for those who would only ask again: with [`Capabilities::waiting_claims`], the call
     /// waits in the storage until calls of this handle make something due there (WaitingClaims), or
-    /// until `enough` is cancelled; then it answers with what is due, perhaps nothing. What falls due
-    /// with time, and what others do, it may miss: hints tell. A call that was dropped claims nothing
-    /// from then on.
+    /// until `enough` is cancelled; then it answers with what it was given or found, perhaps nothing.
+    /// What falls due with time, and what others do, it may miss: hints tell, and whoever was hinted
+    /// claims. A call that was dropped claims nothing from then on.
     async fn claim_when_due(
         &self,
         claims: Vec<ClaimParams>,

@@ -35,6 +35,8 @@ pub(crate) struct ClaimLoop {
     hints: Option<DueHints>,
     /// Something may be due that the line did not get yet.
     scan: bool,
+    /// When something besides an answer last said so.
+    told_at: Instant,
     /// How many streams the next scan serves: grows while tasks come, so that a wake-up for one
     /// task does not ask for a thousand idle streams.
     width: usize,
@@ -70,6 +72,7 @@ impl ClaimLoop {
             configuration,
             hints: None,
             scan: true,
+            told_at: clock::now(),
             width: 1,
             due_at: None,
             failures: 0,
@@ -118,7 +121,7 @@ impl ClaimLoop {
             biased;
             () = self.core.closing.cancelled() => {}
             () = self.station.news.notified() => {}
-            _ = self.configuration.changed() => self.scan = true,
+            _ = self.configuration.changed() => self.told(),
             Some(answer) = async { Some(parked?.await) }, if is_parked => {
                 self.heed_parked(answer).await;
             }
@@ -129,7 +132,8 @@ impl ClaimLoop {
             () = clock::sleep_until(due_at.unwrap_or_else(clock::now)),
                 if waiting && due_at.is_some() =>
             {
-                (self.scan, self.due_at) = (true, None);
+                self.due_at = None;
+                self.told();
             }
         }
     }
@@ -169,7 +173,15 @@ impl ClaimLoop {
         };
         let (claimed_at, snapshot) = (parked.called_at + waited, parked.snapshot);
         let served = Served { unary: Vec::new(), standing: parked.standing };
+        let (is_told, due_at) = (self.scan, self.due_at);
         let learned = self.heed_answers(served, answers, &snapshot, claimed_at).await;
+        if self.failures == 0 {
+            // It knows nothing of what came after it had looked, nor of queues that it was not for.
+            let has_seen =
+                claimed_at > self.told_at && Arc::ptr_eq(&snapshot, &self.core.queues.snapshot());
+            self.scan |= is_told && !has_seen;
+            self.due_at = [self.due_at, due_at].into_iter().flatten().min();
+        }
         self.may_park &= learned.claimed > 0 || !by_itself;
         self.parked_width = (2 * learned.streams).clamp(1, PARKED_MAX);
     }
@@ -206,10 +218,14 @@ impl ClaimLoop {
 
     fn heed(&mut self, hint: &DueHint) {
         if hint.due_in.is_zero() {
-            self.scan = true;
+            self.told();
         } else {
             self.look_again_in(hint.due_in);
         }
+    }
+
+    fn told(&mut self) {
+        (self.scan, self.told_at) = (true, clock::now());
     }
 
     fn look_again_in(&mut self, pause: Duration) {

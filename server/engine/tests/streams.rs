@@ -9,7 +9,7 @@ use rdq_engine::{
     ClaimedTask, Engine, EngineError, EngineOptions, ExtendRequest, FollowRequest, Submission,
     Subscription, WorkEvent, WorkEvents, WorkHandle, WorkStart,
 };
-use rdq_spi::{Moment, NewTask, Overrides, StaleDetail, TaskStatus};
+use rdq_spi::{Moment, NewTask, Overrides, QueueConfig, StaleDetail, TaskStatus};
 use std::sync::atomic::Ordering;
 use support::*;
 use tokio::time::{Instant, sleep, timeout};
@@ -69,6 +69,32 @@ async fn tasks_of_another_server_arrive_too() {
         // Without hints, by the next poll.
         assert_eq!(next_tasks(&mut subscription).await.len(), 1);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_claim_that_waits_misses_arrives_by_hints() {
+    let scene = scene(false, EngineOptions::default()).await;
+    scene.shell.waiting_in_vain.store(true, Ordering::SeqCst);
+    let other = scene.another().await;
+    let mut subscription = follow(&scene.engine, 10, 10);
+    assert!(next_tasks(&mut subscription).await.is_empty());
+    for name in ["first", "second"] {
+        sleep(secs(1)).await;
+        enqueue(&other, task(name)).await;
+        assert_eq!(next_tasks(&mut subscription).await[0].task.id, id(name));
+    }
+    enqueue(&other, NewTask { due: Moment::In(secs(1)), ..task("later") }).await;
+    sleep(millis(600)).await;
+    enqueue(&other, task("sooner")).await;
+    assert_eq!(next_tasks(&mut subscription).await[0].task.id, id("sooner"));
+    assert_eq!(next_tasks(&mut subscription).await[0].task.id, id("later"));
+
+    let paused = QueueConfig { paused: Some(true), ..QueueConfig::default() };
+    scene.engine.put_queue(queue("q"), paused).await.unwrap();
+    enqueue(&other, task("patient")).await;
+    assert!(next_tasks(&mut subscription).await.is_empty());
+    scene.engine.put_queue(queue("q"), QueueConfig::default()).await.unwrap();
+    assert_eq!(next_tasks(&mut subscription).await[0].task.id, id("patient"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -70,6 +70,8 @@ pub struct Shell {
     pub jammed: Mutex<Option<StreamName>>,
     /// Every lock is granted to whoever asks.
     pub lying_locks: AtomicBool,
+    /// Claims that wait get nothing, as where others alone made something due.
+    pub waiting_in_vain: AtomicBool,
 }
 
 impl Shell {
@@ -90,6 +92,7 @@ impl Shell {
             publish_calls: AtomicUsize::new(0),
             jammed: Mutex::default(),
             lying_locks: AtomicBool::new(false),
+            waiting_in_vain: AtomicBool::new(false),
         }
     }
 
@@ -169,6 +172,12 @@ impl Storage for Shell {
         assert!(!self.masked, "no claim waits without waiting_claims");
         self.claim_calls.fetch_add(1, Ordering::SeqCst);
         self.claim_params.fetch_add(claims.len(), Ordering::SeqCst);
+        if self.waiting_in_vain.load(Ordering::SeqCst) {
+            enough.cancelled().await;
+            let nothing = |_| Ok(Claimed { claims: Vec::new(), next_due_in: None });
+            let (claims, waited) = (claims.iter().map(nothing).collect(), Duration::ZERO);
+            return Ok(Awaited { claims, waited });
+        }
         let answer = self.call("claim_when_due", self.inner.claim_when_due(claims, enough)).await;
         let pause = *self.claim_pause.lock().unwrap();
         tokio::time::sleep(pause).await;
