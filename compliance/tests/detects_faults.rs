@@ -73,7 +73,7 @@ const MISTAKES: &[(Fault, &str)] = &[
     (Fault::WaitersComeTooSoon, "waiting::one_gets_what_is_admitted"),
     (Fault::WaitersComeTooSoon, "waiting::one_gets_what_comes_back"),
     (Fault::WaitersStayBehind, "waiting::one_that_has_waited_enough_takes_nothing"),
-    (Fault::WaitersStayBehind, "waiting::one_whose_caller_is_gone_takes_nothing"),
+    (Fault::WaitersStayBehind, "waiting::one_whose_caller_is_gone_keeps_nothing"),
     (Fault::NamesFolded, "names::queues_that_look_alike_are_apart"),
     (Fault::NamesTrimmed, "names::queues_that_look_alike_are_apart"),
     (Fault::SecondsOnly, "clock::instants_are_exact_from_year_1_to_9999"),

@@ -239,7 +239,7 @@ pub(crate) fn all<F: Fixture>() -> Vec<Case> {
         case!("WaitingClaims", WaitingClaims, waiting::they_get_what_a_claim_would_have),
         case!("WaitingClaims", WaitingClaims, waiting::one_gets_what_comes_back),
         case!("WaitingClaims", WaitingClaims, waiting::one_that_has_waited_enough_takes_nothing),
-        case!("WaitingClaims", WaitingClaims, waiting::one_whose_caller_is_gone_takes_nothing),
+        case!("WaitingClaims", WaitingClaims, waiting::one_whose_caller_is_gone_keeps_nothing),
         case!("NoDoubleClaim", WaitingClaims, waiting::a_burst_is_shared_out_without_loss),
         case!("Hints", Hints, hints::one_comes_at_once_if_a_task_is_due),
         case!("Hints", Hints, hints::an_admission_is_heard_of),

@@ -78,7 +78,7 @@ pub trait Storage: Debug + Send + Sync + 'static {
     /// waits in the storage until calls of this handle make something due there (WaitingClaims), or
     /// until `enough` is cancelled; then it answers with what it was given or found, perhaps nothing.
     /// What falls due with time, and what others do, it may miss: hints tell, and whoever was hinted
-    /// claims. A call that was dropped claims nothing from then on.
+    /// claims. A call that was dropped keeps nothing: what it takes all the same, it gives back.
     async fn claim_when_due(
         &self,
         claims: Vec<ClaimParams>,
