@@ -71,6 +71,9 @@ pub enum OpenError {
         /// The version that is needed.
         known: u32,
     },
+    /// The connection is not inside a transaction, so that there is none to join.
+    #[error("the connection is not inside a transaction")]
+    NoTransaction,
     /// SQLite refused.
     #[error("the database cannot be opened")]
     Sqlite(#[from] rusqlite::Error),

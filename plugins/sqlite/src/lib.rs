@@ -45,5 +45,5 @@ mod disk_full;
 mod plans;
 
 pub use config::{OpenError, SqliteOptions, path_of_url};
-pub use coordination::{Joined, join};
+pub use coordination::{Joined, join, join_open};
 pub use storage::SqliteStorage;

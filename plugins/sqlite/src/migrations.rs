@@ -25,7 +25,7 @@ pub(crate) fn check(db: &Connection) -> Result<u32, OpenError> {
     check_within(&snapshot)
 }
 
-fn check_within(db: &Transaction<'_>) -> Result<u32, OpenError> {
+fn check_within(db: &Connection) -> Result<u32, OpenError> {
     let read = |pragma: &str| db.query_row(&format!("PRAGMA {pragma};"), [], |row| row.get(0));
     let application_id: i64 = read("application_id")?;
     let version = read("user_version")?;
@@ -43,8 +43,8 @@ fn check_within(db: &Transaction<'_>) -> Result<u32, OpenError> {
     }
 }
 
-/// Refuses a file that was not prepared by a store of this version.
-pub(crate) fn check_newest(db: &Transaction<'_>) -> Result<(), OpenError> {
+/// Refuses a file that was not prepared by a store of this version. A transaction is open.
+pub(crate) fn check_newest(db: &Connection) -> Result<(), OpenError> {
     match check_within(db)? {
         NEWEST => Ok(()),
         found => Err(OpenError::OlderSchema { found, known: NEWEST }),

@@ -7,7 +7,7 @@ use rdq_spi::{
     Overrides, QueueName, ReadFrom, ReadParams, RecordKey, RecordName, RecordSpace, SaveOffset,
     Signals as _, Storage as _, StorageError, StreamName, Streams as _, TaskId, Topic, Wake,
 };
-use rdq_sqlite::{OpenError, SqliteOptions, SqliteStorage, join};
+use rdq_sqlite::{OpenError, SqliteOptions, SqliteStorage, join, join_open};
 use rusqlite::{Connection, TransactionBehavior};
 use std::{collections::HashSet, path::PathBuf, time::Duration};
 
@@ -141,4 +141,11 @@ async fn a_file_that_no_store_prepared_is_refused() {
     let transaction = db.transaction().unwrap();
     let refused = join(&transaction).unwrap_err();
     assert!(matches!(refused, OpenError::OlderSchema { found: 0, .. }), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_connection_without_a_transaction_is_refused() {
+    let (_dir, path, _storage) = new_store().await;
+    let refused = join_open(&application(&path)).unwrap_err();
+    assert!(matches!(refused, OpenError::NoTransaction), "{refused:?}");
 }

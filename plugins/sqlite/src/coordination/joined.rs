@@ -39,8 +39,15 @@ impl fmt::Debug for Joined<'_> {
 /// between. Whoever waits for tasks, events or notifications is woken after its commit, as by another
 /// process.
 pub fn join<'t>(transaction: &'t Transaction<'_>) -> Result<Joined<'t>, OpenError> {
-    migrations::check_newest(transaction)?;
-    let db: &Connection = transaction;
+    join_open(transaction)
+}
+
+/// The same for the transaction that the connection has open, however it was begun.
+pub fn join_open(db: &Connection) -> Result<Joined<'_>, OpenError> {
+    if db.is_autocommit() {
+        return Err(OpenError::NoTransaction);
+    }
+    migrations::check_newest(db)?;
     Ok(Joined { db, sql: Statements::prepare(db)?, turns: Turns::default() })
 }
 

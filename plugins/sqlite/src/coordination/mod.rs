@@ -8,7 +8,7 @@ mod records;
 mod streams;
 mod transactions;
 
-pub use joined::{Joined, join};
+pub use joined::{Joined, join, join_open};
 pub(crate) use listening::{Heard, Listeners, News, Since, forget_notifications};
 pub(crate) use streams::Counter;
 
