@@ -129,6 +129,7 @@ fn faculties(offer: &v1::GetCapabilitiesResponse) -> Faculties {
         locks: has("locks"),
         records: has("records"),
         transactions: has("transactions"),
+        ledger: false,
         interactive: has("interactive_transactions"),
     }
 }

@@ -276,6 +276,13 @@ impl Described {
             E::CasConflict { name, expected_revision } => plain(Code::Aborted, R::CasConflict)
                 .with("key", name)
                 .with("expected_revision", expected_revision),
+            E::MutationObserved { mutation } => {
+                let scope = &mutation.first.scope;
+                plain(Code::AlreadyExists, R::MutationConflict)
+                    .with("subject", &scope.subject)
+                    .with("operation", &scope.operation)
+                    .with("key", &scope.key)
+            }
             E::InvalidPosition => Self::field(R::InvalidCursor, "page_token", &error.to_string()),
             E::Unsupported { .. } => plain(Code::Unimplemented, R::Unsupported),
             E::Contention { .. } => {

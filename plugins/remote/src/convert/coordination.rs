@@ -142,6 +142,9 @@ pub(crate) fn operation(operation: Operation) -> Result<v1::Operation> {
         },
         Operation::Cancel(task) => WireOperation::Cancel(v1::CancelRequest { id: task.into() }),
         Operation::Resolve(resolution) => WireOperation::Resolve(claims::resolution(resolution)?),
+        Operation::Observe(_) => {
+            return Err(StorageError::Unsupported { operation: "observe" });
+        }
     };
     Ok(v1::Operation { operation: Some(operation) })
 }

@@ -159,7 +159,8 @@ struct Replayer {
 
 #[async_trait]
 impl Replay for Replayer {
-    async fn run(&self, operations: Vec<Operation>, then: Then) -> Result<Run, Rejected> {
+    async fn run(&self, calls: Vec<Vec<Operation>>, then: Then) -> Result<Run, Rejected> {
+        let operations = calls.concat();
         let cost = transactions::cost(&operations);
         self.writer
             .call("transaction", cost, move |tx| transactions::replay(tx, &operations, &then))

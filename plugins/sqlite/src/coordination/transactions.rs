@@ -17,7 +17,8 @@ pub(super) fn cost(operations: &[Operation]) -> usize {
         Operation::Notify(_)
         | Operation::SaveOffset(_)
         | Operation::Cancel(_)
-        | Operation::Resolve(_) => 0,
+        | Operation::Resolve(_)
+        | Operation::Observe(_) => 0,
     });
     bytes.map(cost_of).sum()
 }
@@ -97,6 +98,7 @@ fn apply_one(tx: &mut Tx<'_, '_>, operation: &Operation) -> Sql<Result<Applied>>
         }
         Operation::Cancel(task) => holding::cancel(tx, task)?.map(Applied::Cancelled),
         Operation::Resolve(resolution) => holding::resolve(tx, resolution)?.map(Applied::Resolved),
+        Operation::Observe(_) => Err(StorageError::Unsupported { operation: "observe" }),
     })
 }
 

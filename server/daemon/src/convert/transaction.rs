@@ -158,6 +158,6 @@ fn result(asked: Asked, applied: Applied) -> Option<WireResult> {
             WireResult::ReleaseWithError(v1::ReleaseWithErrorResponse { available_at })
         }
         (_, Applied::Resolved(resolved)) => WireResult::Resolve(resolved_claim(resolved)),
-        (_, Applied::Enqueued(_)) => return None,
+        (_, Applied::Enqueued(_) | Applied::Observed) => return None,
     })
 }
