@@ -17,7 +17,7 @@ impl Fixture for SqliteFixture {
         batch_enqueue: true,
     };
 
-    const FACULTIES: Faculties = Faculties { ledger: false, ..Faculties::ALL };
+    const FACULTIES: Faculties = Faculties::ALL;
 
     async fn create() -> Self {
         Self(tempfile::tempdir().expect("a temporary directory"))
