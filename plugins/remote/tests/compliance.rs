@@ -67,7 +67,7 @@ struct MemoryBehind(Served);
 
 impl Fixture for MemoryBehind {
     const CAPABILITIES: Capabilities = MEMORY;
-    const FACULTIES: Faculties = Faculties { ledger: false, ..Faculties::ALL };
+    const FACULTIES: Faculties = Faculties::ALL;
     const THROUGH_ENGINE: bool = true;
 
     async fn create() -> Self {
@@ -86,7 +86,7 @@ struct SqliteBehind {
 
 impl Fixture for SqliteBehind {
     const CAPABILITIES: Capabilities = Capabilities { durability: Durability::PowerCut, ..MEMORY };
-    const FACULTIES: Faculties = Faculties { ledger: false, ..Faculties::ALL };
+    const FACULTIES: Faculties = Faculties::ALL;
     const THROUGH_ENGINE: bool = true;
 
     async fn create() -> Self {
