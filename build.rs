@@ -4,7 +4,7 @@ use prost::Message as _;
 use prost_types::{FileDescriptorSet, field_descriptor_proto::Type};
 use std::{env, error::Error, fs, path::PathBuf};
 
-const FILES: [&str; 11] = [
+const FILES: [&str; 12] = [
     "rdq/v1/error_reason.proto",
     "rdq/v1/task.proto",
     "rdq/v1/task_service.proto",
@@ -16,6 +16,7 @@ const FILES: [&str; 11] = [
     "rdq/v1/outbox_service.proto",
     "rdq/v1/record_service.proto",
     "rdq/v1/transaction_service.proto",
+    "rdq/v1/ledger_service.proto",
 ];
 
 /// Messages that must keep fields this version does not know. prost drops those, so every field of

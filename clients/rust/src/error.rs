@@ -148,6 +148,8 @@ errors! {
     OutboxMissing,
     /// The message is not claimed by that worker with that generation. Nothing changed.
     OutboxClaimMismatch,
+    /// The ledger has a record of another request under this scope. Nothing changed.
+    MutationConflict,
 }
 
 impl Error {

@@ -31,6 +31,7 @@ mod locks;
 mod records;
 mod commit;
 mod interactive;
+mod ledger;
 
 use crate::{Case, Fixture};
 use rdq_spi::Durability;
@@ -64,6 +65,14 @@ enum Needs {
     Transactions,
     /// Interactive transactions.
     Interactive,
+    /// A ledger.
+    Ledger,
+    /// A ledger that the case may prune.
+    OwnLedger,
+    /// A ledger, and interactive transactions that may observe.
+    InteractiveLedger,
+    /// A ledger in a store that survives a restart, and that the case may restart.
+    LedgerRestarts,
     /// Coordination in a store that survives a restart, and that the case may restart.
     CoordinationRestarts,
     /// A store that survives a restart, and that the case may restart.
@@ -87,6 +96,17 @@ impl Needs {
             Self::Records => (F::FACULTIES.records, "no records"),
             Self::Transactions => (F::FACULTIES.transactions, "no transactions"),
             Self::Interactive => (F::FACULTIES.interactive, "no interactive transactions"),
+            Self::Ledger => (F::FACULTIES.ledger, "no ledger"),
+            Self::OwnLedger | Self::InteractiveLedger | Self::LedgerRestarts
+                if !F::FACULTIES.ledger =>
+            {
+                (false, "no ledger")
+            }
+            Self::OwnLedger => (F::ISOLATED, "the store is not the kit's to prune"),
+            // The wire has no observations within them.
+            Self::InteractiveLedger if F::THROUGH_ENGINE => return Self::Direct.lacking::<F>(),
+            Self::InteractiveLedger => return Self::Interactive.lacking::<F>(),
+            Self::LedgerRestarts => return Self::Restarts.lacking::<F>(),
             Self::CoordinationRestarts if !F::FACULTIES.streams => (false, "no streams"),
             Self::CoordinationRestarts if !F::FACULTIES.locks => (false, "no locks"),
             Self::CoordinationRestarts if !F::FACULTIES.records => (false, "no records"),
@@ -320,6 +340,26 @@ pub(crate) fn all<F: Fixture>() -> Vec<Case> {
         case!("CommitAtomicity", Interactive, interactive::of_two_that_change_a_record_one_commits),
         case!("CommitAtomicity", Interactive, interactive::an_open_one_holds_up_nobody_elsewhere),
         case!("StreamOrder", Interactive, interactive::a_hundred_publishers_and_a_reader_that_misses_nothing),
+        case!("LedgerReplay", Ledger, ledger::a_first_observation_is_recorded_with_its_effects),
+        case!("LedgerReplay", Ledger, ledger::one_without_effects_is_recorded_too),
+        case!("LedgerReplay", Ledger, ledger::a_repetition_gets_the_record_and_changes_nothing),
+        case!("LedgerConflict", Ledger, ledger::whatever_differs_gets_the_record_and_changes_nothing),
+        case!("LedgerReject", Ledger, ledger::a_rejected_one_is_recorded_and_repeated),
+        case!("LedgerReject", Ledger, ledger::a_rejected_one_has_no_effects),
+        case!("LedgerReplay", Ledger, ledger::an_observation_comes_first),
+        case!("CommitAtomicity", Ledger, ledger::an_operation_that_fails_leaves_no_record),
+        case!("LedgerRace", Ledger, ledger::of_a_hundred_concurrent_firsts_one_is_first),
+        case!("LedgerRace", Ledger, ledger::one_that_fails_leaves_the_place_to_another),
+        case!("CommitAtomicity", Ledger, ledger::dropped_calls_leave_record_and_effects_or_neither),
+        case!("LosslessRoundTrip", Ledger, ledger::what_is_recorded_comes_back_exactly),
+        case!("LosslessRoundTrip", Ledger, ledger::scopes_that_look_alike_are_apart),
+        case!("Bounded", OwnLedger, ledger::a_prune_removes_what_is_older_and_nothing_else),
+        case!("Bounded", OwnLedger, ledger::a_prune_goes_in_bounded_steps_the_oldest_first),
+        case!("LedgerReplay", OwnLedger, ledger::a_scope_whose_record_went_is_first_again),
+        case!("CommitAtomicity", InteractiveLedger, ledger::it_is_part_of_its_transaction),
+        case!("LedgerReplay", InteractiveLedger, ledger::a_repetition_leaves_its_transaction_as_it_was),
+        case!("LedgerRace", InteractiveLedger, ledger::of_two_transactions_of_a_scope_one_commits),
+        case!("Durable", LedgerRestarts, ledger::what_was_observed_survives_a_restart),
         case!("Durable", CoordinationRestarts, durable::coordination_survives_a_restart),
         case!("Capabilities", Store, capabilities::faculties_are_what_the_fixture_claims),
     ]

@@ -5,7 +5,7 @@ use rdq_spi::{DlqFilter, DlqListParams, QueueName, Storage};
 use std::collections::HashSet;
 
 /// Ends of names that a backend might confuse, by case, by normal form, or by quoting.
-const ENDS: [&str; 34] = [
+pub(super) const ENDS: [&str; 34] = [
     "a",
     "A",
     "é",

@@ -2,9 +2,11 @@
 //! which the story takes for granted succeeds.
 
 mod coordination;
+mod ledger;
 mod letters;
 
 pub(crate) use coordination::*;
+pub(crate) use ledger::*;
 pub(crate) use letters::*;
 
 use crate::{Random, envelope};

@@ -145,6 +145,7 @@ impl Answer {
             | E::IdConflict { .. }
             | E::QueueNotEmpty { .. }
             | E::CasConflict { .. }
+            | E::MutationObserved { .. }
             | E::InvalidPosition
             | E::Unsupported { .. }
             | E::Contention { .. }

@@ -28,7 +28,7 @@ impl Faulty {
         self.store.records().expect("records")
     }
 
-    fn sound_transactions(&self) -> &dyn Transactions {
+    pub(super) fn sound_transactions(&self) -> &dyn Transactions {
         self.store.transactions().expect("transactions")
     }
 }
@@ -227,7 +227,7 @@ impl Transactions for Faulty {
                 operations.retain(|operation| !matches!(operation, Operation::Notify(_)));
                 sound.commit(operations).await
             }
-            _ => sound.commit(operations).await,
+            _ => self.commit_observing(operations).await,
         }
     }
 

@@ -175,4 +175,24 @@ pub(crate) enum Fault {
     RollbacksCommit,
     /// Signals are claimed, and missing.
     SignalsOverstated,
+    /// Mutations are not recorded.
+    MutationsForgotten,
+    /// A mutation is recorded after its effects, on its own.
+    MutationsRecordedLater,
+    /// A mutation is recorded before its effects, on its own.
+    MutationsRecordedSooner,
+    /// Only accepted mutations are recorded.
+    RejectedOnesForgotten,
+    /// A request that differs from the recorded one takes effect.
+    ConflictsTakeEffect,
+    /// Who comes later is shown what they brought themselves.
+    LatecomersSeeTheirOwn,
+    /// Scopes are compared without case.
+    ScopesFolded,
+    /// Responses are stored as text.
+    ResponsesAsText,
+    /// The answers of a mutation's operations are not kept.
+    AnswersForgotten,
+    /// The age of mutations is not looked at.
+    PrunedTooEarly,
 }

@@ -2,6 +2,7 @@
 //! has no rules of its own.
 
 mod coordination;
+mod ledger;
 mod memo;
 mod mistakes;
 mod storage;

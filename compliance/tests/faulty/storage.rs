@@ -6,7 +6,7 @@ use futures::StreamExt as _;
 use rdq_spi::{
     Admission, Age, AttemptOutcome, AttemptReport, Awaited, Cancelled, Capabilities, ClaimParams,
     ClaimRef, Claimed, DeadRetention, DlqListParams, DueHints, Durability, ExtendParams, Extended,
-    ListParams, Locks, Moment, NewTask, Outcome, Page, PurgeParams, QueueConfig, QueueName,
+    Ledger, ListParams, Locks, Moment, NewTask, Outcome, Page, PurgeParams, QueueConfig, QueueName,
     QueueRecord, QueueStats, Records, RedriveParams, Resolution, Resolved, Result, Selection,
     Signals, Step, Storage, StorageError, Streams, SweepParams, Swept, Task, TaskId, TaskStatus,
     Timestamp, Transactions,
@@ -522,6 +522,10 @@ impl Storage for Faulty {
     }
 
     fn transactions(&self) -> Option<&dyn Transactions> {
+        Some(self)
+    }
+
+    fn ledger(&self) -> Option<&dyn Ledger> {
         Some(self)
     }
 

@@ -3,10 +3,11 @@
 use crate::storage::{MemoryStorage, Shared};
 use async_trait::async_trait;
 use rdq_spi::{
-    Applied, ChannelName, CompareAndSet, ConsumerName, HeldLock, Hold, ListRecords, LockName,
-    Locks, NewEvent, Operation, ReadParams, Record, RecordKey, RecordPage, Records, Rejected,
-    Result, SaveOffset, Signals, StorageError, StreamEvent, StreamName, StreamTurns, Streams,
-    Timestamp, Topic, Transaction, Transactions, TrimParams, Trimmed, TryLock, Wakes,
+    Applied, ChannelName, CompareAndSet, ConsumerName, HeldLock, Hold, Ledger, ListRecords,
+    LockName, Locks, Mutation, MutationScope, NewEvent, Operation, PruneParams, Pruned, ReadParams,
+    Record, RecordKey, RecordPage, Records, Rejected, Result, SaveOffset, Signals, StorageError,
+    StreamEvent, StreamName, StreamTurns, Streams, Timestamp, Topic, Transaction, Transactions,
+    TrimParams, Trimmed, TryLock, Wakes,
     replayed::{Read, Replay, ReplayedTransaction, Run, Then},
 };
 use std::{sync::Arc, time::Duration};
@@ -87,6 +88,17 @@ impl Records for MemoryStorage {
 }
 
 #[async_trait]
+impl Ledger for MemoryStorage {
+    async fn mutation(&self, scope: MutationScope) -> Result<Option<Mutation>> {
+        self.call(|state, _| state.mutations.get(&scope).cloned())
+    }
+
+    async fn prune(&self, params: PruneParams) -> Result<Pruned> {
+        self.call(|state, now| state.prune(params, now))
+    }
+}
+
+#[async_trait]
 impl Transactions for MemoryStorage {
     async fn commit(&self, operations: Vec<Operation>) -> Result<Vec<Applied>, Rejected> {
         self.check_open()?;
@@ -110,11 +122,11 @@ impl Transactions for MemoryStorage {
 
 #[async_trait]
 impl Replay for MemoryStorage {
-    async fn run(&self, operations: Vec<Operation>, then: Then) -> Result<Run, Rejected> {
+    async fn run(&self, calls: Vec<Vec<Operation>>, then: Then) -> Result<Run, Rejected> {
         self.check_open()?;
         let is_commit = matches!(then, Then::Commit(_));
         let run = |state: &mut crate::state::State, now: Timestamp| {
-            let applied = state.apply_all(operations, now)?;
+            let applied = state.apply_calls(calls, now)?;
             let read = match then {
                 Then::Undo => Read::Nothing,
                 Then::Get(task) => Read::Task(Box::new(state.find(&task)?.task.clone())),

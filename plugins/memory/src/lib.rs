@@ -19,6 +19,7 @@ mod coordination;
 mod streams;
 mod locks;
 mod records;
+mod ledger;
 mod transactions;
 mod undo;
 

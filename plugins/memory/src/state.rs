@@ -3,6 +3,7 @@
 
 use crate::{
     entry::Entry,
+    ledger::Mutations,
     locks::Lock,
     queue::Queue,
     records::Slot,
@@ -33,6 +34,7 @@ pub(crate) struct State {
     pub(crate) streams: HashMap<StreamName, EventLog>,
     pub(crate) locks: HashMap<LockName, Lock>,
     pub(crate) slots: BTreeMap<RecordKey, Slot>,
+    pub(crate) mutations: Mutations,
     pub(crate) undo: UndoLog,
     /// Whom to wake after the step.
     pub(crate) wakes: Vec<Topic>,
@@ -96,6 +98,7 @@ impl State {
             streams: HashMap::new(),
             locks: HashMap::new(),
             slots: BTreeMap::new(),
+            mutations: Mutations::default(),
             undo: UndoLog::default(),
             wakes: Vec::new(),
             counters: Counters::default(),

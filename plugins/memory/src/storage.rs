@@ -6,10 +6,11 @@ use async_trait::async_trait;
 use futures::StreamExt as _;
 use rdq_spi::{
     Admission, Awaited, Cancelled, Capabilities, ClaimParams, ClaimRef, ClaimToken, Claimed,
-    DlqListParams, DueHints, Durability, ExtendParams, Extended, HeldClaim, HintHub, ListParams,
-    Locks, NewTask, Page, PurgeParams, QueueConfig, QueueName, QueueRecord, QueueStats, Records,
-    RedriveParams, Resolution, Resolved, Result, Signals, Step, Storage, StorageError, StreamTurns,
-    Streams, SweepParams, Swept, Task, TaskId, Timestamp, Transactions, WakeHub, Wakes,
+    DlqListParams, DueHints, Durability, ExtendParams, Extended, HeldClaim, HintHub, Ledger,
+    ListParams, Locks, NewTask, Page, PurgeParams, QueueConfig, QueueName, QueueRecord, QueueStats,
+    Records, RedriveParams, Resolution, Resolved, Result, Signals, Step, Storage, StorageError,
+    StreamTurns, Streams, SweepParams, Swept, Task, TaskId, Timestamp, Transactions, WakeHub,
+    Wakes,
 };
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -265,6 +266,10 @@ impl Storage for MemoryStorage {
     }
 
     fn transactions(&self) -> Option<&dyn Transactions> {
+        Some(self)
+    }
+
+    fn ledger(&self) -> Option<&dyn Ledger> {
         Some(self)
     }
 

@@ -1,7 +1,7 @@
 //! What a transaction changed, and how to take it back.
 
 use crate::{entry::Entry, records::Slot, state::State};
-use rdq_spi::{ConsumerName, RecordKey, StreamName, Timestamp};
+use rdq_spi::{ConsumerName, MutationScope, RecordKey, StreamName, Timestamp};
 
 /// One step back.
 #[derive(Debug)]
@@ -14,6 +14,8 @@ pub(crate) enum Undo {
     SaveOffset(StreamName, ConsumerName, Option<i64>),
     /// The record was this, or was never there.
     Record(RecordKey, Option<Slot>),
+    /// The mutation was not recorded.
+    Mutation(MutationScope),
 }
 
 /// The steps back to where a transaction began. Outside of one nothing is noted.
@@ -77,6 +79,7 @@ impl State {
                     None => self.slots.remove(&key),
                 };
             }
+            Undo::Mutation(scope) => self.mutations.remove(&scope),
         }
     }
 }

@@ -384,7 +384,7 @@ impl Twins {
                     let answer = store.save_offsets(vec![save]).await.unwrap().remove(0);
                     answer.map(Applied::OffsetSaved)
                 }
-                Operation::Notify(_) => unreachable!("no step is one"),
+                Operation::Notify(_) | Operation::Observe(_) => unreachable!("no step is one"),
             };
             applied.push(answer.map_err(|error| Rejected { index: Some(index), error })?);
         }

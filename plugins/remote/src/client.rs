@@ -4,9 +4,10 @@ use crate::errors::{Failure, Operation};
 use rdq_proto::{
     CONTRACT_VERSION,
     v1::{
-        self, lock_service_client::LockServiceClient, queue_service_client::QueueServiceClient,
-        record_service_client::RecordServiceClient, signal_service_client::SignalServiceClient,
-        stream_service_client::StreamServiceClient, task_service_client::TaskServiceClient,
+        self, ledger_service_client::LedgerServiceClient, lock_service_client::LockServiceClient,
+        queue_service_client::QueueServiceClient, record_service_client::RecordServiceClient,
+        signal_service_client::SignalServiceClient, stream_service_client::StreamServiceClient,
+        task_service_client::TaskServiceClient,
         transaction_service_client::TransactionServiceClient,
     },
 };
@@ -39,6 +40,7 @@ pub(crate) struct Client {
     pub(crate) streams: StreamServiceClient<Channel>,
     pub(crate) locks: LockServiceClient<Channel>,
     pub(crate) records: RecordServiceClient<Channel>,
+    pub(crate) ledger: LedgerServiceClient<Channel>,
     pub(crate) transactions: TransactionServiceClient<Channel>,
 }
 
@@ -56,6 +58,7 @@ impl Client {
             streams: client!(StreamServiceClient),
             locks: client!(LockServiceClient),
             records: client!(RecordServiceClient),
+            ledger: client!(LedgerServiceClient),
             transactions: client!(TransactionServiceClient),
         }
     }
@@ -130,6 +133,7 @@ fn faculties(offer: &v1::GetCapabilitiesResponse) -> Faculties {
         records: has("records"),
         transactions: has("transactions"),
         interactive: has("interactive_transactions"),
+        ledger: has("ledger"),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod claims;
 mod coordination;
+mod ledger;
 mod lists;
 mod queues;
 mod tasks;
@@ -14,6 +15,7 @@ pub(crate) use coordination::{
     Change, applied, caller_only, change, events, held_lock, operation, publish_request,
     read_request, record, release_request, renew_request, save_offset_request, try_lock_request,
 };
+pub(crate) use ledger::{execute_request, mutation, prune_request, pruned, scope};
 pub(crate) use lists::{dlq_list_request, list_request, pace, page_token, selector, stats};
 pub(crate) use queues::{config_on_wire, queue_record};
 pub(crate) use tasks::{admission, new_task, task};

@@ -177,6 +177,7 @@ impl Failure {
             | R::MessageTooLarge
             | R::OutboxMissing
             | R::OutboxClaimMismatch
+            | R::MutationConflict
             | R::Unauthenticated
             | R::PermissionDenied => self.refused(operation),
             R::Unsupported => StorageError::Unsupported { operation: operation.name },

@@ -4,6 +4,7 @@
 
 mod storage; // start here
 mod coordination;
+mod ledger;
 mod transactions;
 mod client;
 mod batches;

@@ -14,10 +14,10 @@ use prost::Message as _;
 use rdq_proto::v1;
 use rdq_spi::{
     Admission, Age, Cancelled, Capabilities, ClaimParams, ClaimRef, Claimed, DlqListParams,
-    DueHints, ExtendParams, Extended, Faculties, ListParams, Locks, NewTask, Page, PurgeParams,
-    QueueConfig, QueueName, QueueRecord, QueueStats, Records, RedriveParams, Resolution, Resolved,
-    Result, Signals, Step, Storage, StorageError, Streams, SweepParams, Swept, Task, TaskId,
-    Transactions,
+    DueHints, ExtendParams, Extended, Faculties, Ledger, ListParams, Locks, NewTask, Page,
+    PurgeParams, QueueConfig, QueueName, QueueRecord, QueueStats, Records, RedriveParams,
+    Resolution, Resolved, Result, Signals, Step, Storage, StorageError, Streams, SweepParams,
+    Swept, Task, TaskId, Transactions,
 };
 use std::time::Duration;
 use tokio::sync::watch;
@@ -370,6 +370,10 @@ impl Storage for RemoteStorage {
 
     fn transactions(&self) -> Option<&dyn Transactions> {
         self.faculties.transactions.then_some(self)
+    }
+
+    fn ledger(&self) -> Option<&dyn Ledger> {
+        self.faculties.ledger.then_some(self)
     }
 
     async fn wait_due(&self, queues: Vec<QueueName>) -> Result<DueHints> {

@@ -25,7 +25,10 @@ const BEGIN: Operation = Operation::reading("begin");
 
 #[async_trait]
 impl Transactions for RemoteStorage {
-    async fn commit(&self, operations: Vec<Step>) -> Result<Vec<Applied>, Rejected> {
+    async fn commit(&self, mut operations: Vec<Step>) -> Result<Vec<Applied>, Rejected> {
+        if let Some(mutation) = Step::observation(&operations)?.cloned() {
+            return self.execute(mutation, operations.split_off(1)).await;
+        }
         let mut client = self.client()?;
         let asked = request(commit_request(operations.clone())?);
         let response = answer(async move { client.transactions.commit(asked).await }).await;
@@ -49,14 +52,14 @@ impl Transactions for RemoteStorage {
     }
 }
 
-fn commit_request(operations: Vec<Step>) -> Result<v1::CommitRequest, Rejected> {
+pub(crate) fn commit_request(operations: Vec<Step>) -> Result<v1::CommitRequest, Rejected> {
     let operations = operations.into_iter().enumerate().map(|(index, operation)| {
         convert::operation(operation).map_err(|error| Rejected { index: Some(index), error })
     });
     Ok(v1::CommitRequest { operations: operations.collect::<Result<_, Rejected>>()? })
 }
 
-fn rejected(failure: &Failure, operation: Operation, operations: &[Step]) -> Rejected {
+pub(crate) fn rejected(failure: &Failure, operation: Operation, operations: &[Step]) -> Rejected {
     let index = failure.operation_index();
     let task = match index.and_then(|index| operations.get(index)) {
         Some(Step::Enqueue(task)) => Some(&task.id),

@@ -110,7 +110,7 @@ struct PostgresBehind(Served);
 
 impl Fixture for PostgresBehind {
     const CAPABILITIES: Capabilities = Capabilities { durability: Durability::PowerCut, ..MEMORY };
-    const FACULTIES: Faculties = Faculties::ALL;
+    const FACULTIES: Faculties = Faculties { ledger: false, ..Faculties::ALL };
     const THROUGH_ENGINE: bool = true;
 
     async fn create() -> Self {
@@ -133,7 +133,7 @@ struct RedisBehind(Served);
 
 impl Fixture for RedisBehind {
     const CAPABILITIES: Capabilities = Capabilities { durability: Durability::PowerCut, ..MEMORY };
-    const FACULTIES: Faculties = Faculties { interactive: false, ..Faculties::ALL };
+    const FACULTIES: Faculties = Faculties { interactive: false, ledger: false, ..Faculties::ALL };
     const THROUGH_ENGINE: bool = true;
 
     async fn create() -> Self {
@@ -157,7 +157,7 @@ struct MongoBehind(Served);
 impl Fixture for MongoBehind {
     const CAPABILITIES: Capabilities =
         Capabilities { durability: Durability::PowerCut, filter_pushdown: false, ..MEMORY };
-    const FACULTIES: Faculties = Faculties::ALL;
+    const FACULTIES: Faculties = Faculties { ledger: false, ..Faculties::ALL };
     const THROUGH_ENGINE: bool = true;
 
     async fn create() -> Self {

@@ -2,6 +2,7 @@
 
 use crate::{Attempt, Moment, Overrides, QueueName, TaskId, TaskStatus, Timestamp};
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 /// A task to admit. The engine has checked it.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,7 +38,7 @@ pub struct NewTask {
 }
 
 /// The answer to an admission.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Admission {
     /// Whether this call admitted the task; else it was there already.
     pub created: bool,

@@ -28,6 +28,8 @@ pub struct Faculties {
     pub transactions: bool,
     /// [`crate::Transactions::begin`] works.
     pub interactive: bool,
+    /// [`crate::Storage::ledger`]
+    pub ledger: bool,
 }
 
 impl Faculties {
@@ -44,6 +46,7 @@ impl Faculties {
             records: has,
             transactions: has,
             interactive: has,
+            ledger: has,
         }
     }
 
@@ -56,6 +59,7 @@ impl Faculties {
             records: storage.records().is_some(),
             transactions: storage.transactions().is_some(),
             interactive: storage.transactions().is_some_and(crate::Transactions::interactive),
+            ledger: storage.ledger().is_some(),
         }
     }
 }

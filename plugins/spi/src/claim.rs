@@ -2,6 +2,7 @@
 
 use crate::{QueueName, Task, TaskId, TaskStatus, Timestamp, WorkerId};
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Proof of a claim, minted by the plugin and opaque to everybody else. It names one claim of one
@@ -129,7 +130,7 @@ pub struct Extended {
 }
 
 /// The answer to a cancellation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cancelled {
     /// The task's status now.
     pub status: TaskStatus,

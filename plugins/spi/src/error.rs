@@ -1,6 +1,6 @@
 //! Why a storage call failed: one variant per decision that is made on it.
 
-use crate::{QueueName, RecordName, TaskId};
+use crate::{Mutation, QueueName, RecordName, TaskId};
 
 /// The cause of an error: logged, never sent.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -56,6 +56,12 @@ pub enum StorageError {
         name: RecordName,
         /// What the change expected.
         expected_revision: i64,
+    },
+    /// The mutation's scope has a record already. Nothing changed.
+    #[error("mutation {} was observed before", mutation.first.scope)]
+    MutationObserved {
+        /// The record.
+        mutation: Box<Mutation>,
     },
     /// The position is not one that this plugin minted for this list.
     #[error("the position is not one of this list")]
@@ -135,6 +141,7 @@ impl StorageError {
             | Self::IdConflict { .. }
             | Self::QueueNotEmpty { .. }
             | Self::CasConflict { .. }
+            | Self::MutationObserved { .. }
             | Self::InvalidPosition
             | Self::Unsupported { .. }
             | Self::Refused { .. } => false,

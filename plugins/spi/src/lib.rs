@@ -18,6 +18,8 @@ mod streams;
 mod locks;
 mod records;
 mod transactions;
+mod ledger;
+pub mod answers;
 pub mod replayed;
 mod turns;
 
@@ -46,11 +48,15 @@ pub use dead_letter::{DlqFilter, DlqListParams, PurgeParams, RedriveParams, Sele
 pub use error::{BoxError, Result, StaleDetail, StorageError};
 pub use hints::{DueHint, DueHints, HintHub};
 pub use history::{CLAIM_ATTEMPTS_MAX, HISTORY_BYTES_MAX, HISTORY_RECORDS_MAX, fold_at, shed};
+pub use ledger::{
+    Ledger, Mutation, MutationScope, MutationStatus, NewMutation, PruneParams, Pruned,
+};
 pub use listing::{ListParams, Page, Position};
 pub use locks::{HeldLock, Hold, Locks, TryLock};
 pub use names::{
-    ChannelName, ConsumerName, EventKey, LockName, NameError, OwnerName, QueueName, RecordName,
-    ScheduleName, StreamName, TaskId, WorkerId,
+    ChannelName, ConsumerName, EventKey, LockName, MutationKey, MutationKind, NameError,
+    OperationName, OwnerName, QueueName, RecordName, ScheduleName, StreamName, SubjectName, TaskId,
+    WorkerId,
 };
 pub use numbers::{duration_number, duration_of_number};
 pub use queue::{

@@ -141,6 +141,22 @@ name! {
     /// A schedule: a name as a queue's is.
     ScheduleName, NAME_BYTES_MAX, reserved: true
 }
+name! {
+    /// On whose behalf a mutation is observed: a name without the rule of the reserved prefix.
+    SubjectName, NAME_BYTES_MAX, reserved: false
+}
+name! {
+    /// What a mutation does: a name without the rule of the reserved prefix.
+    OperationName, NAME_BYTES_MAX, reserved: false
+}
+name! {
+    /// Which time a mutation is done: a name without the rule of the reserved prefix.
+    MutationKey, NAME_BYTES_MAX, reserved: false
+}
+name! {
+    /// What kind of mutation it is: a name without the rule of the reserved prefix.
+    MutationKind, NAME_BYTES_MAX, reserved: false
+}
 
 /// The key of an event: 1 to 1,024 bytes of UTF-8 of any kind. Carried, never interpreted.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -58,7 +58,9 @@ pub enum Read {
 #[async_trait]
 pub trait Replay: Debug + Send + Sync + 'static {
     /// Runs operations at one instant, each seeing what those before it did, and then what follows.
-    async fn run(&self, operations: Vec<Operation>, then: Then) -> Result<Run, Rejected>;
+    /// They come by the calls that applied them, which a mutation that is observed needs; answers and
+    /// the place of a failure are counted through all of them.
+    async fn run(&self, calls: Vec<Vec<Operation>>, then: Then) -> Result<Run, Rejected>;
 
     /// Who publishes to which stream in this process.
     fn turns(&self) -> &StreamTurns;
@@ -68,7 +70,8 @@ pub trait Replay: Debug + Send + Sync + 'static {
 #[derive(Debug)]
 pub struct ReplayedTransaction<R> {
     storage: Arc<R>,
-    operations: Vec<Operation>,
+    /// Operations by the calls that applied them.
+    calls: Vec<Vec<Operation>>,
     answers: Vec<Applied>,
     turns: BTreeMap<StreamName, Turn>,
     is_over: bool,
@@ -77,8 +80,8 @@ pub struct ReplayedTransaction<R> {
 impl<R: Replay> ReplayedTransaction<R> {
     /// Begins one.
     pub fn new(storage: Arc<R>) -> Self {
-        let (operations, answers, turns) = (Vec::new(), Vec::new(), BTreeMap::new());
-        Self { storage, operations, answers, turns, is_over: false }
+        let (calls, answers, turns) = (Vec::new(), Vec::new(), BTreeMap::new());
+        Self { storage, calls, answers, turns, is_over: false }
     }
 
     async fn run(&mut self, more: Vec<Operation>, then: Then) -> Result<Run, Rejected> {
@@ -86,9 +89,9 @@ impl<R: Replay> ReplayedTransaction<R> {
             return Err(StorageError::Contention { operation: OPERATION }.into());
         }
         let before = self.answers.len();
-        let mut operations = self.operations.clone();
-        operations.extend(more);
-        let run = match self.storage.run(operations, then).await {
+        let mut calls = self.calls.clone();
+        calls.extend(Some(more).filter(|more| !more.is_empty()));
+        let run = match self.storage.run(calls, then).await {
             // What was applied before no longer can be: somebody else was faster.
             Err(Rejected { index: Some(index), .. }) if index < before => None,
             Err(Rejected { index, error }) => {
@@ -139,14 +142,14 @@ fn unexpected() -> StorageError {
 #[async_trait]
 impl<R: Replay> Transaction for ReplayedTransaction<R> {
     async fn apply(&mut self, operations: Vec<Operation>) -> Result<Vec<Applied>, Rejected> {
-        if self.operations.len() + operations.len() > OPERATIONS_MAX {
+        if self.answers.len() + operations.len() > OPERATIONS_MAX {
             let message = format!("a transaction has at most {OPERATIONS_MAX} operations");
             return Err(StorageError::Refused { operation: OPERATION, message }.into());
         }
         self.take_turns(&operations).await?;
         let mut run = self.run(operations.clone(), Then::Undo).await?;
         let answers = run.applied.split_off(self.answers.len());
-        self.operations.extend(operations);
+        self.calls.push(operations);
         self.answers.extend(&answers);
         Ok(answers)
     }
@@ -173,7 +176,7 @@ impl<R: Replay> Transaction for ReplayedTransaction<R> {
     }
 
     async fn commit(mut self: Box<Self>) -> Result<()> {
-        if self.operations.is_empty() && !self.is_over {
+        if self.answers.is_empty() && !self.is_over {
             return Ok(());
         }
         let then = Then::Commit(self.answers.clone());

@@ -2,6 +2,7 @@
 
 use crate::{AttemptReport, ClaimRef, Moment, TaskStatus, Timestamp};
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 /// Which call ends the claim: what a repetition is matched by (ReplaySafeResolution).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -64,7 +65,7 @@ pub struct Resolution {
 }
 
 /// The answer to one resolution.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resolved {
     /// The task's status after it; for a repetition, what the first one led to.
     pub status: TaskStatus,

@@ -2,8 +2,8 @@
 
 use crate::{
     Admission, Awaited, Cancelled, Capabilities, ClaimParams, ClaimRef, ClaimToken, Claimed,
-    DlqListParams, DueHints, ExtendParams, Extended, HeldClaim, ListParams, Locks, NewTask, Page,
-    PurgeParams, QueueConfig, QueueName, QueueRecord, QueueStats, Records, RedriveParams,
+    DlqListParams, DueHints, ExtendParams, Extended, HeldClaim, Ledger, ListParams, Locks, NewTask,
+    Page, PurgeParams, QueueConfig, QueueName, QueueRecord, QueueStats, Records, RedriveParams,
     Resolution, Resolved, Result, Signals, Step, StorageError, Streams, SweepParams, Swept, Task,
     TaskId, Timestamp, Transactions,
 };
@@ -179,6 +179,11 @@ pub trait Storage: Debug + Send + Sync + 'static {
 
     /// Transactions, if the plugin has them: of all that it has.
     fn transactions(&self) -> Option<&dyn Transactions> {
+        None
+    }
+
+    /// The ledger, if the plugin has it: its transactions apply [`crate::Operation::Observe`] then.
+    fn ledger(&self) -> Option<&dyn Ledger> {
         None
     }
 

@@ -2,10 +2,12 @@
 
 use crate::{Attempt, QueueName, TaskId, Timestamp, WorkerId};
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Where a task stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum TaskStatus {
     /// Waits for its due time or for a worker.
     Pending,

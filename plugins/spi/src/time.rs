@@ -1,9 +1,11 @@
 //! Instants and durations. No clock is read here.
 
+use serde::{Deserialize, Serialize};
 use std::{fmt, time::Duration};
 
 /// An instant: milliseconds since the Unix epoch, from the year 1 to the end of 9999.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Timestamp(i64);
 
 impl Timestamp {

@@ -1,10 +1,12 @@
 //! Transactions: many operations that all happen or none.
 
 use crate::{
-    Admission, Cancelled, ChannelName, CompareAndSet, ConsumerName, NewEvent, NewTask, ReadParams,
-    Resolution, Resolved, Result, SaveOffset, StorageError, StreamEvent, StreamName, Task, TaskId,
+    Admission, Cancelled, ChannelName, CompareAndSet, ConsumerName, MutationStatus, NewEvent,
+    NewMutation, NewTask, ReadParams, Resolution, Resolved, Result, SaveOffset, StorageError,
+    StreamEvent, StreamName, Task, TaskId,
 };
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 
 /// One operation of a transaction. Each means what the call of its own does.
@@ -24,6 +26,9 @@ pub enum Operation {
     Cancel(TaskId),
     /// [`crate::Storage::resolve`]
     Resolve(Resolution),
+    /// Records a mutation if its scope has no record; else the whole call is rejected (see
+    /// [`crate::Ledger`]). The first of the operations that are applied in one call, or none.
+    Observe(NewMutation),
 }
 
 impl Operation {
@@ -34,10 +39,33 @@ impl Operation {
             _ => None,
         }
     }
+
+    /// The mutation that these operations, which are applied in one call, observe: the first of them,
+    /// which stands alone if it is a rejected one. Else they are refused. Every storage that has a
+    /// ledger asks this before it applies any.
+    pub fn observation(operations: &[Self]) -> Result<Option<&NewMutation>, Rejected> {
+        let refuse = |index, message: &str| {
+            let (operation, message) = ("observe", message.to_owned());
+            let error = StorageError::Refused { operation, message };
+            Err(Rejected { index: Some(index), error })
+        };
+        let is_observation = |operation: &Self| matches!(operation, Self::Observe(_));
+        if let Some(place) = operations.iter().skip(1).position(is_observation) {
+            return refuse(place + 1, "a mutation is observed before anything else is done");
+        }
+        match operations {
+            [Self::Observe(mutation), _, ..] if mutation.status == MutationStatus::Rejected => {
+                refuse(0, "nothing is done with a rejected mutation")
+            }
+            [Self::Observe(mutation), ..] => Ok(Some(mutation)),
+            _ => Ok(None),
+        }
+    }
 }
 
 /// The answer to one operation: what the call of its own would have answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Applied {
     /// To [`Operation::Enqueue`].
     Enqueued(Admission),
@@ -53,6 +81,8 @@ pub enum Applied {
     Cancelled(Cancelled),
     /// To [`Operation::Resolve`].
     Resolved(Resolved),
+    /// To [`Operation::Observe`]: it was first.
+    Observed,
 }
 
 impl Applied {
@@ -76,6 +106,14 @@ pub struct Rejected {
     /// Why.
     #[source]
     pub error: StorageError,
+}
+
+impl Rejected {
+    /// The same, where so many operations come before those of the call.
+    #[must_use]
+    pub fn after(self, before: usize) -> Self {
+        Self { index: self.index.map(|index| index + before), ..self }
+    }
 }
 
 impl From<StorageError> for Rejected {
@@ -120,7 +158,8 @@ pub trait Transactions: Send + Sync {
 ///   commit, is [`StorageError::Contention`] and nothing of the transaction is applied.
 #[async_trait]
 pub trait Transaction: Debug + Send {
-    /// Applies all of these operations or none, within the transaction.
+    /// Applies all of these operations or none, within the transaction. A mutation that is observed
+    /// keeps the answers of this call's other operations.
     async fn apply(&mut self, operations: Vec<Operation>) -> Result<Vec<Applied>, Rejected>;
 
     /// [`crate::Storage::get`], within the transaction.

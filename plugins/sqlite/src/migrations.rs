@@ -12,6 +12,7 @@ const APPLICATION_ID: i64 = 0x7264_7100;
 const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0001_tasks.sql"),
     include_str!("../migrations/0002_coordination.sql"),
+    include_str!("../migrations/0003_ledger.sql"),
 ];
 
 /// The newest version.

@@ -12,6 +12,7 @@ const READS: &[(&str, &str)] = &[
     ("count_later", text!(count_later)),
     ("events", text!(events)),
     ("first_pending", text!(first_pending)),
+    ("mutation", text!(mutation)),
     ("next_ready_lane", text!(next_ready_lane)),
     ("queue_names", text!(queue_names)),
     ("queue_records", text!(queue_records)),
@@ -47,6 +48,11 @@ const EXPECTED: &[(&str, &str)] = &[
     ("events", "SEARCH events USING INDEX events_place (stream=? AND offset>?)"),
     ("record", "SEARCH records USING INDEX sqlite_autoindex_records_1 (space=? AND key=?)"),
     ("records", "SEARCH records USING INDEX records_there (space=? AND key>? AND key<?)"),
+    (
+        "mutation",
+        "SEARCH mutations USING INDEX sqlite_autoindex_mutations_1 (subject=? AND operation=? AND \
+         key=?)",
+    ),
     ("newest_attempts", "SEARCH attempts USING PRIMARY KEY (task=?)"),
 ];
 

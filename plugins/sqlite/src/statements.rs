@@ -90,11 +90,12 @@ statements! {
     }
 }
 statements! {
-    /// Signals, streams, locks and records.
+    /// Signals, streams, locks, records and the ledger.
     CoordinationStatements, COORDINATION {
         stream, insert_stream, put_last_offset, insert_event, save_offset, trim,
         notify, forget_notifications, put_forgotten, notified, notifications,
         lock, put_lock,
         record, insert_record, put_record, remove_record,
+        insert_mutation, prune_mutations,
     }
 }

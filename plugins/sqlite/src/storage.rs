@@ -20,10 +20,10 @@ use crate::{
 use async_trait::async_trait;
 use rdq_spi::{
     Admission, Awaited, Cancelled, Capabilities, ClaimParams, ClaimRef, ClaimToken, Claimed,
-    DlqListParams, DueHints, Durability, ExtendParams, Extended, HeldClaim, HintHub, ListParams,
-    Locks, Migrated, NewTask, Page, PurgeParams, QueueConfig, QueueName, QueueRecord, QueueStats,
-    Records, RedriveParams, Resolution, Resolved, Result, Signals, Step, Storage, StorageError,
-    StreamTurns, Streams, SweepParams, Swept, Task, TaskId, Timestamp, Transactions,
+    DlqListParams, DueHints, Durability, ExtendParams, Extended, HeldClaim, HintHub, Ledger,
+    ListParams, Locks, Migrated, NewTask, Page, PurgeParams, QueueConfig, QueueName, QueueRecord,
+    QueueStats, Records, RedriveParams, Resolution, Resolved, Result, Signals, Step, Storage,
+    StorageError, StreamTurns, Streams, SweepParams, Swept, Task, TaskId, Timestamp, Transactions,
 };
 use rusqlite::Connection;
 use std::{
@@ -274,6 +274,10 @@ impl Storage for SqliteStorage {
     }
 
     fn transactions(&self) -> Option<&dyn Transactions> {
+        Some(self)
+    }
+
+    fn ledger(&self) -> Option<&dyn Ledger> {
         Some(self)
     }
 

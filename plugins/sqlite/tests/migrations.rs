@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test says where it fails")]
 
 use rdq_spi::{
-    CompareAndSet, HeldClaim, RecordKey, RecordName, RecordSpace, Records as _, Storage as _,
-    TaskId, WorkerId,
+    CompareAndSet, HeldClaim, Ledger as _, MutationKey, MutationKind, MutationScope,
+    MutationStatus, NewMutation, Operation, OperationName, RecordKey, RecordName, RecordSpace,
+    Records as _, Storage as _, SubjectName, TaskId, Transactions as _, WorkerId,
 };
 use rdq_sqlite::{OpenError, SqliteOptions, SqliteStorage};
 use rusqlite::Connection;
@@ -55,7 +56,7 @@ async fn a_file_of_the_first_schema_is_upgraded_with_what_it_holds() {
     drop(db);
 
     let migrated = SqliteStorage::migrate(&path).await.unwrap();
-    assert_eq!((migrated.from, migrated.to), (Some(1), 2));
+    assert_eq!((migrated.from, migrated.to), (Some(1), 3));
     let storage = open(&path).await.unwrap();
 
     let id = TaskId::new("held").unwrap();
@@ -68,6 +69,41 @@ async fn a_file_of_the_first_schema_is_upgraded_with_what_it_holds() {
     let key = RecordKey { space: RecordSpace::Caller, name: RecordName::new("k").unwrap() };
     let set = CompareAndSet { key, value: Some("v".into()), expected_revision: 0 };
     assert_eq!(storage.compare_and_set(vec![set]).await.unwrap()[0].as_ref().unwrap(), &1);
+}
+
+#[tokio::test]
+async fn a_file_of_the_second_schema_gets_the_ledger() {
+    let (_dir, path) = new_path();
+    let db = Connection::open(&path).unwrap();
+    db.execute_batch(include_str!("../migrations/0001_tasks.sql")).unwrap();
+    db.execute_batch(include_str!("../migrations/0002_coordination.sql")).unwrap();
+    db.execute_batch(
+        "PRAGMA application_id = 0x72647100; PRAGMA user_version = 2;
+        INSERT INTO records (space, key, revision, made, updated_at, value)
+        VALUES ('caller', CAST('k' AS BLOB), 4, 1, 0, x'01');",
+    )
+    .unwrap();
+    drop(db);
+
+    let storage = open(&path).await.unwrap();
+
+    let key = RecordKey { space: RecordSpace::Caller, name: RecordName::new("k").unwrap() };
+    assert_eq!(storage.get_record(key).await.unwrap().unwrap().revision, 4);
+    let scope = MutationScope {
+        subject: SubjectName::new("s").unwrap(),
+        operation: OperationName::new("o").unwrap(),
+        key: MutationKey::new("k").unwrap(),
+    };
+    let mutation = NewMutation {
+        scope: scope.clone(),
+        kind: MutationKind::new("kind").unwrap(),
+        eligibility_claim: "claim".into(),
+        fingerprint: [1; 32],
+        status: MutationStatus::Accepted,
+        response: "done".into(),
+    };
+    storage.commit(vec![Operation::Observe(mutation.clone())]).await.unwrap();
+    assert_eq!(storage.mutation(scope).await.unwrap().unwrap().first, mutation);
 }
 
 fn worker(name: &str) -> WorkerId {
@@ -101,7 +137,7 @@ async fn a_newer_schema_is_refused_and_left_alone() {
     assert!(matches!(error, OpenError::NewerSchema { found: 99, .. }), "{error:?}");
     assert_eq!(
         error.to_string(),
-        "the database has schema version 99, and this rdq knows up to 2: a newer rdq has used it; \
+        "the database has schema version 99, and this rdq knows up to 3: a newer rdq has used it; \
          use one that is as new"
     );
     assert_eq!(schema(&path), before);

@@ -58,6 +58,7 @@ fn beyond(has: Faculties) -> Vec<&'static str> {
         (has.records, "records::"),
         (has.transactions, "commit::"),
         (has.interactive, "interactive::"),
+        (has.ledger, "ledger::"),
     ];
     areas.into_iter().filter(|(has, _)| !has).map(|(_, area)| area).collect()
 }

@@ -216,6 +216,9 @@ fn advice_on(reason: ErrorReason) -> &'static str {
         }
         ErrorReason::OutboxMissing => "check the id; retention may have removed the message",
         ErrorReason::OutboxClaimMismatch => "drop the work: the message belongs to a newer claim",
+        ErrorReason::MutationConflict => {
+            "use another key: this one stands for another request, and keeps its answer"
+        }
         ErrorReason::InvalidName | ErrorReason::ReservedName => {
             "names have 1 to 240 bytes, no control characters, and do not start with `__rdq_`"
         }

@@ -3,6 +3,7 @@
 
 mod answer;
 mod coordination;
+mod ledger;
 mod outbox;
 mod queue;
 mod request;
@@ -20,6 +21,7 @@ pub(crate) use coordination::{
     new_event, read, record, record_name, record_prefix, renew_response, save_offset, stream,
     subscribed_at_once, try_lock, try_lock_response, ttl,
 };
+pub(crate) use ledger::{execute, execute_response, mutation, older_than, scope};
 pub(crate) use outbox::{
     claim_messages, failed_delivery, held_message, message, new_message, optional_outbox, outboxes,
     queue_or_outbox, release_message, unprojected,

@@ -1,6 +1,7 @@
 //! The gRPC services: thin. Each call is decoded, handed to the engine, and its answer encoded.
 
 mod claims;
+mod ledger_service;
 mod lock_service;
 mod outbox_service;
 mod queue_service;
@@ -15,11 +16,11 @@ mod work;
 
 use rdq_engine::Engine;
 use rdq_proto::v1::{
-    lock_service_server::LockServiceServer, outbox_service_server::OutboxServiceServer,
-    queue_service_server::QueueServiceServer, record_service_server::RecordServiceServer,
-    schedule_service_server::ScheduleServiceServer, signal_service_server::SignalServiceServer,
-    stream_service_server::StreamServiceServer, task_service_server::TaskServiceServer,
-    transaction_service_server::TransactionServiceServer,
+    ledger_service_server::LedgerServiceServer, lock_service_server::LockServiceServer,
+    outbox_service_server::OutboxServiceServer, queue_service_server::QueueServiceServer,
+    record_service_server::RecordServiceServer, schedule_service_server::ScheduleServiceServer,
+    signal_service_server::SignalServiceServer, stream_service_server::StreamServiceServer,
+    task_service_server::TaskServiceServer, transaction_service_server::TransactionServiceServer,
 };
 use std::time::Duration;
 use tonic::service::Routes;
@@ -67,4 +68,5 @@ pub(crate) fn routes(engine: &Engine) -> Routes {
             TransactionServiceServer,
             transaction_service::Transactions::new(engine())
         ))
+        .add_service(sized!(LedgerServiceServer, ledger_service::Ledger::new(engine())))
 }

@@ -18,7 +18,7 @@ const ASK_EVERY: Duration = Duration::from_secs(2);
 /// It answers within this, or is taken for gone.
 const ASK_WITHIN: Duration = Duration::from_secs(5);
 /// The whole server, and its services.
-const SERVICES: [&str; 9] = [
+const SERVICES: [&str; 10] = [
     "",
     "rdq.v1.TaskService",
     "rdq.v1.QueueService",
@@ -26,6 +26,7 @@ const SERVICES: [&str; 9] = [
     "rdq.v1.StreamService",
     "rdq.v1.LockService",
     "rdq.v1.RecordService",
+    "rdq.v1.LedgerService",
     "rdq.v1.OutboxService",
     "rdq.v1.TransactionService",
 ];

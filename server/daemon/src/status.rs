@@ -6,7 +6,7 @@ use rdq_proto::{
     ERROR_DOMAIN,
     v1::{ErrorReason, ItemError, TransactError},
 };
-use rdq_spi::{NameError, StaleDetail, StorageError};
+use rdq_spi::{MutationScope, NameError, StaleDetail, StorageError};
 use std::{collections::HashMap, time::Duration};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
@@ -15,7 +15,7 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
 /// The storage's operations that change nothing, whatever becomes of them.
-const READS: [&str; 17] = [
+const READS: [&str; 18] = [
     "get",
     "list",
     "dlq_list",
@@ -31,6 +31,7 @@ const READS: [&str; 17] = [
     "get_lock",
     "get_record",
     "list_records",
+    "mutation",
     "claims_of",
     "now",
 ];
@@ -214,6 +215,9 @@ impl Described {
             EngineError::RecordNotFound { name } => {
                 Self::plain(Code::NotFound, R::NotFound, error.to_string()).with("key", name)
             }
+            EngineError::MutationNotFound { scope } => {
+                Self::plain(Code::NotFound, R::NotFound, error.to_string()).of_scope(scope)
+            }
             EngineError::OutboxMissing { id } => {
                 Self::plain(Code::NotFound, R::OutboxMissing, error.to_string()).with("id", id)
             }
@@ -276,6 +280,10 @@ impl Described {
             E::CasConflict { name, expected_revision } => plain(Code::Aborted, R::CasConflict)
                 .with("key", name)
                 .with("expected_revision", expected_revision),
+            E::MutationObserved { mutation } => {
+                let described = plain(Code::AlreadyExists, R::MutationConflict);
+                described.of_scope(&mutation.first.scope)
+            }
             E::InvalidPosition => Self::field(R::InvalidCursor, "page_token", &error.to_string()),
             E::Unsupported { .. } => plain(Code::Unimplemented, R::Unsupported),
             E::Contention { .. } => {
@@ -325,6 +333,11 @@ impl Described {
             self.field = Some(field);
         }
         self.with("operation_index", index)
+    }
+
+    fn of_scope(self, scope: &MutationScope) -> Self {
+        let MutationScope { subject, operation, key } = scope;
+        self.with("subject", subject).with("operation", operation).with("key", key)
     }
 
     fn too_large(field: &'static str, limit_bytes: u64, size_bytes: u64) -> Self {

@@ -1,7 +1,7 @@
 //! Why the engine refused a call: one variant per decision a caller makes. How it is put on the
 //! wire is the daemon's matter.
 
-use rdq_spi::{BoxError, QueueName, RecordName, ScheduleName, StorageError, TaskId};
+use rdq_spi::{BoxError, MutationScope, QueueName, RecordName, ScheduleName, StorageError, TaskId};
 use std::{sync::Arc, time::Duration};
 
 /// Why the engine refused a call, or one item of it.
@@ -42,6 +42,12 @@ pub enum EngineError {
     RecordNotFound {
         /// Its key.
         name: RecordName,
+    },
+    /// No such mutation.
+    #[error("mutation {scope} was not found")]
+    MutationNotFound {
+        /// Its identity.
+        scope: MutationScope,
     },
     /// No such message of an outbox.
     #[error("no outbox has message {id:?}")]

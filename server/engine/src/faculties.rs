@@ -2,7 +2,8 @@
 
 use crate::{Engine, core::Core};
 use rdq_spi::{
-    Faculties, Locks, Records, Result, Signals, Storage, StorageError, Streams, Transactions,
+    Faculties, Ledger, Locks, Records, Result, Signals, Storage, StorageError, Streams,
+    Transactions,
 };
 
 impl Engine {
@@ -59,6 +60,13 @@ pub(crate) fn records<'a>(
     operation: &'static str,
 ) -> Result<&'a dyn Records> {
     storage.records().ok_or(StorageError::Unsupported { operation })
+}
+
+pub(crate) fn ledger<'a>(
+    storage: &'a dyn Storage,
+    operation: &'static str,
+) -> Result<&'a dyn Ledger> {
+    storage.ledger().ok_or(StorageError::Unsupported { operation })
 }
 
 pub(crate) fn transactions<'a>(

@@ -34,6 +34,7 @@ mod records;
 mod outbox;
 mod transactions;
 mod interactive;
+mod ledger;
 
 // What the storage has for it, and how its wakes are shared.
 mod faculties;
@@ -76,6 +77,7 @@ pub use follow::{FollowRequest, Subscription};
 pub use heartbeat::ExtendRequest;
 pub use ids::new_id;
 pub use interactive::OpenTransaction;
+pub use ledger::Execution;
 pub use listing::{DlqListRequest, ListPage, ListRequest};
 pub use options::{EngineOptions, QueueFile, TransactionLimits};
 pub use outbox::{ClaimMessagesRequest, NewMessage};

@@ -18,8 +18,8 @@ use crate::{
 use futures::{StreamExt as _, future::BoxFuture, stream};
 use rdq_spi::{
     Applied, AttemptReport, Cancelled, ChannelName, ClaimRef, ClaimToken, CompareAndSet, HeldClaim,
-    Moment, NewEvent, NewTask, Operation, QueueName, Rejected, Resolved, SaveOffset, StaleDetail,
-    Storage, Task, TaskId, TaskStatus,
+    Moment, NewEvent, NewMutation, NewTask, Operation, QueueName, Rejected, Resolved, SaveOffset,
+    StaleDetail, Storage, Task, TaskId, TaskStatus,
 };
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -99,41 +99,53 @@ impl Engine {
         }
         let checked = core.check_operations(operations, 0)?;
         let core = Arc::clone(core);
-        let run = async move {
-            let commit = |operations: Vec<Operation>| -> BoxFuture<'_, _> {
-                let storage = &core.storage;
-                Box::pin(
-                    async move { transactions(&**storage, "commit")?.commit(operations).await },
-                )
-            };
-            let mut applied = Err(OperationError::from(EngineError::Closed));
-            for tries_left in (0..TRIES).rev() {
-                let seen = Seen::in_storage(&core.storage, &checked).await?;
-                let prepared = prepare(&checked, &seen)?;
-                if prepared.operations.is_empty() {
-                    // All of it happened before.
-                    applied = Ok(prepared.answers(Vec::new())?);
-                    break;
-                }
-                applied = match commit(prepared.operations.clone()).await {
-                    Ok(answers) => prepared.answers(answers).map_err(OperationError::from),
-                    Err(rejected) => {
-                        let (error, is_over) = prepared.error(rejected, &checked);
-                        if is_over && tries_left > 0 {
-                            continue;
-                        }
-                        Err(error)
-                    }
-                };
-                break;
-            }
-            if let Ok(answers) = &applied {
-                core.tell(aftermath(&checked, answers));
-            }
-            applied
-        };
+        let run = async move { commit_checked(&core, &checked, None).await };
         self.core.run("commit", run).await?
     }
+}
+
+/// Commits operations, behind an observation if there is one; the answers are those of the caller's
+/// operations. What they did is told.
+pub(crate) async fn commit_checked(
+    core: &Core,
+    checked: &[Checked],
+    observation: Option<&NewMutation>,
+) -> Result<Vec<Applied>, OperationError> {
+    let before = usize::from(observation.is_some());
+    let commit = |operations: Vec<Operation>| -> BoxFuture<'_, _> {
+        Box::pin(async move { transactions(&*core.storage, "commit")?.commit(operations).await })
+    };
+    let mut applied = Err(OperationError::from(EngineError::Closed));
+    for tries_left in (0..TRIES).rev() {
+        let seen = Seen::in_storage(&core.storage, checked).await?;
+        let prepared = prepare(checked, &seen)?;
+        if prepared.operations.is_empty() && observation.is_none() {
+            // All of it happened before.
+            applied = Ok(prepared.answers(Vec::new())?);
+            break;
+        }
+        let operations = observation.cloned().map(Operation::Observe).into_iter();
+        let operations = operations.chain(prepared.operations.iter().cloned()).collect();
+        applied = match commit(operations).await {
+            Ok(mut answers) => {
+                answers.drain(..before.min(answers.len()));
+                prepared.answers(answers).map_err(OperationError::from)
+            }
+            Err(Rejected { index, error }) => {
+                let index = index.and_then(|index| index.checked_sub(before));
+                let (error, is_over) = prepared.error(Rejected { index, error }, checked);
+                if is_over && tries_left > 0 {
+                    continue;
+                }
+                Err(error)
+            }
+        };
+        break;
+    }
+    if let Ok(answers) = &applied {
+        core.tell(aftermath(checked, answers));
+    }
+    applied
 }
 
 /// An operation that passed its checks.

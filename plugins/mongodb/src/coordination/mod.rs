@@ -298,7 +298,8 @@ impl Transactions for MongoStorage {
 
 #[async_trait]
 impl Replay for Coordination {
-    async fn run(&self, operations: Vec<Operation>, then: Then) -> Result<Run, Rejected> {
+    async fn run(&self, calls: Vec<Vec<Operation>>, then: Then) -> Result<Run, Rejected> {
+        let operations = calls.concat();
         let access = transactions::access(Some(&then));
         let replay = |base: Self| async move { base.transact(&operations, Some(&then)).await };
         Coordination::run(self, "transaction", access, replay).await?

@@ -213,6 +213,7 @@ async fn apply_first(
         Operation::CompareAndSet(change) => {
             records::compare_and_set(tx, change).await?.map(Applied::Recorded)
         }
+        Operation::Observe(_) => Err(StorageError::Unsupported { operation: "observe" }),
     };
     Ok(vec![answer])
 }

@@ -10,7 +10,8 @@ use crate::{
     token::StoreId,
 };
 use rdq_spi::{
-    Applied, ConsumerName, Operation, RecordKey, Rejected, Result, StreamName, TaskId, Topic,
+    Applied, ConsumerName, Operation, RecordKey, Rejected, Result, StorageError, StreamName,
+    TaskId, Topic,
 };
 use sqlx::{PgConnection, raw_sql};
 use std::{
@@ -91,7 +92,7 @@ pub(crate) fn needs_savepoint(operations: &[Operation]) -> bool {
     operations.iter().any(|operation| match operation {
         Operation::Publish(_) | Operation::Notify(_) | Operation::SaveOffset(_) => false,
         // One that is refused has changed nothing.
-        Operation::CompareAndSet(_) | Operation::Cancel(_) => !is_alone,
+        Operation::CompareAndSet(_) | Operation::Cancel(_) | Operation::Observe(_) => !is_alone,
         // What the database cannot store ends the transaction unless it is undone.
         Operation::Enqueue(_) | Operation::Resolve(_) => true,
     })
@@ -123,7 +124,7 @@ fn key(operation: &Operation) -> Option<Key<'_>> {
         Operation::Resolve(resolution) => Some(Key::Task(&resolution.claim.task_id)),
         Operation::SaveOffset(save) => Some(Key::Offset(&save.stream, &save.consumer)),
         Operation::CompareAndSet(change) => Some(Key::Record(&change.key)),
-        Operation::Publish(_) | Operation::Notify(_) => None,
+        Operation::Publish(_) | Operation::Notify(_) | Operation::Observe(_) => None,
     }
 }
 
@@ -203,6 +204,9 @@ async fn apply_run(
         Some(Operation::CompareAndSet(_)) => {
             let changed = records::compare_and_set(db, &all!(run, CompareAndSet)).await?;
             each(changed, Applied::Recorded)
+        }
+        Some(Operation::Observe(_)) => {
+            vec![Err(StorageError::Unsupported { operation: "observe" })]
         }
     })
 }

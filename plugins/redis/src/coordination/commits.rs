@@ -28,7 +28,8 @@ pub(super) fn makes_something(operation: &Operation) -> bool {
         Operation::Notify(_)
         | Operation::SaveOffset(_)
         | Operation::Cancel(_)
-        | Operation::Resolve(_) => false,
+        | Operation::Resolve(_)
+        | Operation::Observe(_) => false,
     }
 }
 
@@ -44,7 +45,8 @@ pub(super) fn args(operations: Vec<Operation>) -> Args {
         }
         admit(&mut args, &mut tasks);
         let (kind, own): (u8, Args) = match operation {
-            Operation::Enqueue(_) => continue,
+            // An observation was refused before.
+            Operation::Enqueue(_) | Operation::Observe(_) => continue,
             Operation::Publish(event) => (PUBLISH, streams::event(&event).into()),
             Operation::Notify(channel) => (NOTIFY, vec![signals::topic_of_channel(&channel)]),
             Operation::SaveOffset(save) => (SAVE_OFFSET, streams::save(&save).into()),
@@ -90,7 +92,7 @@ impl Expected {
         match operation {
             Operation::Enqueue(task) => Self::Admission(task.id.clone()),
             Operation::Publish(_) => Self::Offset,
-            Operation::Notify(_) => Self::Nothing,
+            Operation::Notify(_) | Operation::Observe(_) => Self::Nothing,
             Operation::SaveOffset(_) => Self::Saved,
             Operation::CompareAndSet(CompareAndSet { key, expected_revision, .. }) => {
                 Self::Revision(key.name.clone(), *expected_revision)

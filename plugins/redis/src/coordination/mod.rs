@@ -18,8 +18,8 @@ use async_trait::async_trait;
 use rdq_spi::{
     Applied, ChannelName, CompareAndSet, ConsumerName, HeldLock, Hold, ListRecords, LockName,
     Locks, NewEvent, Operation, ReadParams, Record, RecordKey, RecordPage, Records, Rejected,
-    Result, SaveOffset, Signals, StreamEvent, StreamName, Streams, Topic, Transactions, TrimParams,
-    Trimmed, TryLock, Wakes,
+    Result, SaveOffset, Signals, StorageError, StreamEvent, StreamName, Streams, Topic,
+    Transactions, TrimParams, Trimmed, TryLock, Wakes,
 };
 use std::time::Duration;
 
@@ -112,6 +112,11 @@ impl Records for RedisStorage {
 #[async_trait]
 impl Transactions for RedisStorage {
     async fn commit(&self, operations: Vec<Operation>) -> Result<Vec<Applied>, Rejected> {
+        let is_observation = |operation: &Operation| matches!(operation, Operation::Observe(_));
+        if let Some(place) = operations.iter().position(is_observation) {
+            let error = StorageError::Unsupported { operation: "observe" };
+            return Err(Rejected { index: Some(place), error });
+        }
         let makes_something = operations.iter().any(commits::makes_something);
         let function = if makes_something { "commit" } else { "commit_drains" };
         let expected: Vec<_> = operations.iter().map(commits::Expected::of).collect();

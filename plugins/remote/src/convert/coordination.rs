@@ -86,7 +86,7 @@ pub(crate) fn held_lock(
     Ok(HeldLock { owner, generation, expires_at: required(expires_at, missing)?, remaining })
 }
 
-fn required(
+pub(super) fn required(
     at: Option<&prost_types::Timestamp>,
     missing: &'static str,
 ) -> Result<Timestamp, Broken> {
@@ -142,6 +142,8 @@ pub(crate) fn operation(operation: Operation) -> Result<v1::Operation> {
         },
         Operation::Cancel(task) => WireOperation::Cancel(v1::CancelRequest { id: task.into() }),
         Operation::Resolve(resolution) => WireOperation::Resolve(claims::resolution(resolution)?),
+        // A commit with one is another call; a transaction on the wire has none.
+        Operation::Observe(_) => return Err(StorageError::Unsupported { operation: "observe" }),
     };
     Ok(v1::Operation { operation: Some(operation) })
 }

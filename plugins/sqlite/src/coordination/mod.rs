@@ -2,6 +2,7 @@
 //! anything goes to the writer, where a commit calls the same functions as the plain calls do.
 
 mod joined;
+mod ledger;
 mod listening;
 mod locks;
 mod records;
@@ -15,10 +16,11 @@ pub(crate) use streams::Counter;
 use crate::{SqliteStorage, storage::cost_of, writer::Writer};
 use async_trait::async_trait;
 use rdq_spi::{
-    Applied, ChannelName, CompareAndSet, ConsumerName, HeldLock, Hold, ListRecords, LockName,
-    Locks, NewEvent, Operation, ReadParams, Record, RecordKey, RecordPage, Records, Rejected,
-    Result, SaveOffset, Signals, StreamEvent, StreamName, StreamTurns, Streams, Topic, Transaction,
-    Transactions, TrimParams, Trimmed, TryLock, Wakes,
+    Applied, ChannelName, CompareAndSet, ConsumerName, HeldLock, Hold, Ledger, ListRecords,
+    LockName, Locks, Mutation, MutationScope, NewEvent, Operation, PruneParams, Pruned, ReadParams,
+    Record, RecordKey, RecordPage, Records, Rejected, Result, SaveOffset, Signals, StreamEvent,
+    StreamName, StreamTurns, Streams, Topic, Transaction, Transactions, TrimParams, Trimmed,
+    TryLock, Wakes,
     replayed::{Replay, ReplayedTransaction, Run, Then},
 };
 use std::{sync::Arc, time::Duration};
@@ -117,6 +119,18 @@ impl Records for SqliteStorage {
 }
 
 #[async_trait]
+impl Ledger for SqliteStorage {
+    async fn mutation(&self, scope: MutationScope) -> Result<Option<Mutation>> {
+        self.readers.call("mutation", move |snapshot| snapshot.mutation(&scope)).await
+    }
+
+    async fn prune(&self, params: PruneParams) -> Result<Pruned> {
+        let cost = params.limit as usize;
+        self.writer.call("prune", cost, move |tx| ledger::prune(tx, params)).await
+    }
+}
+
+#[async_trait]
 impl Transactions for SqliteStorage {
     async fn commit(&self, operations: Vec<Operation>) -> Result<Vec<Applied>, Rejected> {
         self.wait_for_turns(operations.iter().filter_map(Operation::published)).await?;
@@ -159,10 +173,10 @@ struct Replayer {
 
 #[async_trait]
 impl Replay for Replayer {
-    async fn run(&self, operations: Vec<Operation>, then: Then) -> Result<Run, Rejected> {
-        let cost = transactions::cost(&operations);
+    async fn run(&self, calls: Vec<Vec<Operation>>, then: Then) -> Result<Run, Rejected> {
+        let cost = calls.iter().map(|operations| transactions::cost(operations)).sum();
         self.writer
-            .call("transaction", cost, move |tx| transactions::replay(tx, &operations, &then))
+            .call("transaction", cost, move |tx| transactions::replay(tx, &calls, &then))
             .await
             .map_err(Rejected::from)?
     }

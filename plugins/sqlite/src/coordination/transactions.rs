@@ -1,6 +1,6 @@
 //! Transactions: operations that all apply, or none does.
 
-use super::{listening, records, streams};
+use super::{ledger, listening, records, streams};
 use crate::{admission, errors::Sql, holding, reads::not_found, storage::cost_of, transaction::Tx};
 use bytes::Bytes;
 use rdq_spi::{
@@ -14,6 +14,7 @@ pub(super) fn cost(operations: &[Operation]) -> usize {
         Operation::Enqueue(task) => task.envelope.len(),
         Operation::Publish(event) => event.payload.len(),
         Operation::CompareAndSet(change) => change.value.as_ref().map_or(0, Bytes::len),
+        Operation::Observe(mutation) => mutation.response.len(),
         Operation::Notify(_)
         | Operation::SaveOffset(_)
         | Operation::Cancel(_)
@@ -33,11 +34,11 @@ pub(super) fn commit(
 /// Runs an interactive transaction as far as it has come, and what follows.
 pub(super) fn replay(
     tx: &mut Tx<'_, '_>,
-    operations: &[Operation],
+    calls: &[Vec<Operation>],
     then: &Then,
 ) -> Sql<Result<Run, Rejected>> {
     let answer = tx.all_or_nothing(|tx| {
-        let run = run(tx, operations, then)?;
+        let run = run(tx, calls, then)?;
         let is_kept = matches!(then, Then::Commit(_)) && run.is_ok();
         Ok(if is_kept { Ok(run) } else { Err(run) })
     })?;
@@ -46,11 +47,14 @@ pub(super) fn replay(
     })
 }
 
-fn run(tx: &mut Tx<'_, '_>, operations: &[Operation], then: &Then) -> Sql<Result<Run, Rejected>> {
-    let applied = match apply(tx, operations)? {
-        Ok(applied) => applied,
-        Err(rejected) => return Ok(Err(rejected)),
-    };
+fn run(tx: &mut Tx<'_, '_>, calls: &[Vec<Operation>], then: &Then) -> Sql<Result<Run, Rejected>> {
+    let mut applied = Vec::new();
+    for operations in calls {
+        match apply(tx, operations)? {
+            Ok(answers) => applied.extend(answers),
+            Err(rejected) => return Ok(Err(rejected.after(applied.len()))),
+        }
+    }
     let read = match then {
         Then::Undo => Read::Nothing,
         Then::Get(task) => match tx.view().get(task)? {
@@ -70,14 +74,21 @@ fn run(tx: &mut Tx<'_, '_>, operations: &[Operation], then: &Then) -> Sql<Result
     Ok(Ok(Run { applied, read }))
 }
 
-/// Applies them in their order, up to the first that fails.
+/// Applies the operations of one call in their order, up to the first that fails.
 fn apply(tx: &mut Tx<'_, '_>, operations: &[Operation]) -> Sql<Result<Vec<Applied>, Rejected>> {
+    let observed = match Operation::observation(operations) {
+        Ok(observed) => observed,
+        Err(rejected) => return Ok(Err(rejected)),
+    };
     let mut answers = Vec::with_capacity(operations.len());
     for (index, operation) in operations.iter().enumerate() {
         match apply_one(tx, operation)? {
             Ok(answer) => answers.push(answer),
             Err(error) => return Ok(Err(Rejected { index: Some(index), error })),
         }
+    }
+    if let (Some(mutation), Some((_, effects))) = (observed, answers.split_first()) {
+        ledger::record(tx, mutation, effects)?;
     }
     Ok(Ok(answers))
 }
@@ -97,6 +108,8 @@ fn apply_one(tx: &mut Tx<'_, '_>, operation: &Operation) -> Sql<Result<Applied>>
         }
         Operation::Cancel(task) => holding::cancel(tx, task)?.map(Applied::Cancelled),
         Operation::Resolve(resolution) => holding::resolve(tx, resolution)?.map(Applied::Resolved),
+        // It is recorded once the others have their answers.
+        Operation::Observe(mutation) => ledger::observe(tx, mutation)?,
     })
 }
 

@@ -17,11 +17,11 @@ async fn a_database_is_prepared_once_and_served_then() {
     let path = folder.path().join("rdq.db");
     let first = migrate(&path, &[]);
     assert_eq!(first.code, 0, "{first:?}");
-    assert_eq!(first.out, format!("sqlite:{}: made the schema, version 2\n", path.display()));
+    assert_eq!(first.out, format!("sqlite:{}: made the schema, version 3\n", path.display()));
 
     let again = migrate(&path, &[]);
     assert_eq!((again.code, again.err.as_str()), (0, ""));
-    assert!(again.out.ends_with("the schema has version 2 already\n"), "{again:?}");
+    assert!(again.out.ends_with("the schema has version 3 already\n"), "{again:?}");
     let json = migrate(&path, &["--output", "json"]).out;
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!((&json["from"], &json["to"]), (&2.into(), &2.into()));
@@ -38,7 +38,7 @@ fn an_older_rdq_refuses_a_newer_schema_and_says_what_to_do() {
     assert_eq!(migrate(&path, &[]).code, 0);
     let database = rusqlite::Connection::open(&path).expect("the database opens");
     database.pragma_update(None, "user_version", 7).expect("it can be changed");
-    let expected = "the database has schema version 7, and this rdq knows up to 2: a newer rdq has \
+    let expected = "the database has schema version 7, and this rdq knows up to 3: a newer rdq has \
         used it; use one that is as new\n";
 
     let refused = migrate(&path, &[]);

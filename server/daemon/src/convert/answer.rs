@@ -126,6 +126,7 @@ pub(crate) fn capabilities(engine: &Engine) -> v1::GetCapabilitiesResponse {
         ("outbox", engine.has_outboxes()),
         ("transactions", faculties.transactions),
         ("interactive_transactions", faculties.interactive),
+        ("ledger", faculties.ledger),
     ];
     v1::GetCapabilitiesResponse {
         contract_version: CONTRACT_VERSION.to_owned(),

@@ -17,7 +17,7 @@ use std::time::Duration;
 const EVENTS: u32 = 100;
 const EVENTS_MAX: u32 = 1_000;
 
-fn named<T>(field: &'static str, name: Result<T, NameError>) -> Result<T, Refusal> {
+pub(super) fn named<T>(field: &'static str, name: Result<T, NameError>) -> Result<T, Refusal> {
     name.map_err(|error| Refusal::Name { field, error })
 }
 

@@ -30,13 +30,27 @@ pub(crate) struct Asked {
 pub(crate) fn operations(
     from: v1::CommitRequest,
 ) -> Result<(Vec<TransactionOperation>, Vec<Asked>), Refusal> {
-    let count = from.operations.len();
-    if count == 0 || count > OPERATIONS_MAX {
-        let message = format!("`operations` must have 1 to {OPERATIONS_MAX} items");
+    at_least(1, from.operations)
+}
+
+/// The same of a mutation, which may have none.
+pub(crate) fn effects(
+    from: Vec<v1::Operation>,
+) -> Result<(Vec<TransactionOperation>, Vec<Asked>), Refusal> {
+    at_least(0, from)
+}
+
+fn at_least(
+    min: usize,
+    from: Vec<v1::Operation>,
+) -> Result<(Vec<TransactionOperation>, Vec<Asked>), Refusal> {
+    let count = from.len();
+    if !(min..=OPERATIONS_MAX).contains(&count) {
+        let message = format!("`operations` must have {min} to {OPERATIONS_MAX} items");
         return Err(Refusal::invalid("operations", message));
     }
     let (mut operations, mut asked) = (Vec::with_capacity(count), Vec::with_capacity(count));
-    for (index, operation) in from.operations.into_iter().enumerate() {
+    for (index, operation) in from.into_iter().enumerate() {
         let kind = kind(&operation);
         let operation = self::operation(operation).map_err(|refusal| Refusal::Operation {
             index,
@@ -115,13 +129,21 @@ pub(crate) fn commit_response(
     asked: Vec<Asked>,
     applied: Vec<Applied>,
 ) -> Result<v1::CommitResponse, Refusal> {
+    Ok(v1::CommitResponse { results: results(asked, applied)? })
+}
+
+/// What each operation was answered.
+pub(crate) fn results(
+    asked: Vec<Asked>,
+    applied: Vec<Applied>,
+) -> Result<Vec<v1::OperationResult>, Refusal> {
     let results = asked.into_iter().zip(applied).map(|(asked, applied)| {
         let kind = asked.kind;
         let result = result(asked, applied);
         let missing = || Refusal::internal(&format!("no answer to a `{kind}` is {applied:?}"));
         Ok(v1::OperationResult { result: Some(result.ok_or_else(missing)?) })
     });
-    Ok(v1::CommitResponse { results: results.collect::<Result<_, Refusal>>()? })
+    results.collect()
 }
 
 fn result(asked: Asked, applied: Applied) -> Option<WireResult> {
@@ -158,6 +180,6 @@ fn result(asked: Asked, applied: Applied) -> Option<WireResult> {
             WireResult::ReleaseWithError(v1::ReleaseWithErrorResponse { available_at })
         }
         (_, Applied::Resolved(resolved)) => WireResult::Resolve(resolved_claim(resolved)),
-        (_, Applied::Enqueued(_)) => return None,
+        (_, Applied::Enqueued(_) | Applied::Observed) => return None,
     })
 }

@@ -15,6 +15,7 @@ async fn what_the_storage_has_is_among_the_capabilities() {
         "outbox",
         "transactions",
         "interactive_transactions",
+        "ledger",
     ] {
         assert!(named.iter().any(|name| name == expected), "{expected} in {named:?}");
     }

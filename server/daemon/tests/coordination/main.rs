@@ -6,15 +6,17 @@ mod support;
 
 mod bounds;
 mod events;
+mod ledger;
 mod locks;
 mod outboxes;
 mod records;
 mod transactions;
 
 use rdq_proto::v1::{
-    self, lock_service_client::LockServiceClient, operation::Operation as Op,
-    operation_result::Result as Done, outbox_service_client::OutboxServiceClient,
-    read_request::Start, record_service_client::RecordServiceClient, selector::Selection,
+    self, ledger_service_client::LedgerServiceClient, lock_service_client::LockServiceClient,
+    operation::Operation as Op, operation_result::Result as Done,
+    outbox_service_client::OutboxServiceClient, read_request::Start,
+    record_service_client::RecordServiceClient, selector::Selection,
     signal_service_client::SignalServiceClient, stream_service_client::StreamServiceClient,
     transact_request::Request as Ask, transact_response::Response as Answer,
     transaction_service_client::TransactionServiceClient,
@@ -36,6 +38,7 @@ struct Clients {
     records: RecordServiceClient<Channel>,
     outboxes: OutboxServiceClient<Channel>,
     transactions: TransactionServiceClient<Channel>,
+    ledger: LedgerServiceClient<Channel>,
 }
 
 async fn clients() -> Clients {
@@ -48,6 +51,7 @@ async fn clients() -> Clients {
         records: RecordServiceClient::new(channel()),
         outboxes: OutboxServiceClient::new(channel()),
         transactions: TransactionServiceClient::new(channel()),
+        ledger: LedgerServiceClient::new(channel()),
         served,
     }
 }
