@@ -116,6 +116,43 @@ func TestSubscription(t *testing.T) {
 	}
 }
 
+// What a subscription does not read holds up no other call of its connection, which it shares.
+func TestSubscriptionThatIsNotRead(t *testing.T) {
+	f := start(t)
+	// The stream may bring far more than the connection's window.
+	client := newClientWith(t, f.server.address(), rdq.ClientOptions{DialOptions: []grpc.DialOption{
+		grpc.WithInitialWindowSize(4 << 20), grpc.WithInitialConnWindowSize(64 << 10),
+	}})
+	large := strings.Repeat("x", 60<<10)
+	for range 16 {
+		f.publish(large)
+	}
+	begun, goOn := make(chan bool, 16), make(chan bool)
+	ctx, stop := context.WithCancel(f.ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- client.Subscribe(ctx, "events", "reader", func(context.Context, *rdqv1.StreamEvent) error {
+			begun <- true
+			<-goOn
+			return nil
+		}, rdq.SubscriptionOptions{EventsPerMessage: 1})
+	}()
+	receive(f, "the handler begins, and waits", begun)
+	called := make(chan error, 1)
+	go func() {
+		var err error
+		for calls := 0; calls < 200 && err == nil; calls++ {
+			_, err = client.Stats(f.ctx, "mail")
+		}
+		called <- err
+	}()
+	f.must(receive(f, "other calls are answered", called))
+	stop()
+	close(goOn)
+	f.must(receive(f, "the subscription stops", ended))
+}
+
 func TestLockGuard(t *testing.T) {
 	f := start(t)
 	const ttl = 4 * time.Second

@@ -1,8 +1,7 @@
 //! An event, a task and a message of an outbox at once; a lock; and who reads and carries them.
 
-use prost::Message as _;
 use rdq_client::{
-    Client, Error, HandlerError,
+    Client, Error, HandlerError, Message as _,
     v1::{
         CommitRequest, EnqueueRequest, Operation, OutboxServiceEnqueueRequest, PublishRequest,
         Task, operation::Operation as Op, transaction_service_client::TransactionServiceClient,

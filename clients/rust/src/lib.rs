@@ -47,5 +47,7 @@ pub use rdq_proto::CONTRACT_VERSION;
 
 /// The bytes of payloads, results and checkpoints.
 pub use bytes::Bytes;
+/// What encodes a message of [`v1`], such as a task that goes into a commit.
+pub use prost::Message;
 /// The gRPC code of an [`Error`].
 pub use tonic::Code;

@@ -10,6 +10,7 @@ import io.grpc.StatusRuntimeException;
 import io.grpc.protobuf.StatusProto;
 import io.rdq.v1.ErrorReason;
 import io.rdq.v1.ItemError;
+import java.nio.channels.ClosedChannelException;
 import java.time.Duration;
 import java.util.Map;
 import java.util.Optional;
@@ -26,7 +27,7 @@ final class Errors {
     if (thrown instanceof RdqException known) {
       return known;
     }
-    Status status = Status.fromThrowable(thrown);
+    Status status = closedIsUnavailable(Status.fromThrowable(thrown));
     String reason = "";
     Map<String, String> metadata = Map.of();
     Optional<Duration> retryAfter = Optional.empty();
@@ -47,8 +48,9 @@ final class Errors {
       }
     }
     String message = Optional.ofNullable(status.getDescription()).orElse(status.getCode().name());
-    if (reason.isEmpty() && status.getCause() != null) {
-      message += ": " + status.getCause().getMessage();
+    Throwable cause = status.getCause();
+    if (reason.isEmpty() && cause != null && cause.getMessage() != null) {
+      message += ": " + cause.getMessage();
     }
     return of(new Refusal(status.getCode(), reason, message, metadata, retryAfter), thrown);
   }
@@ -105,6 +107,17 @@ final class Errors {
       case "OUTBOX_CLAIM_MISMATCH" -> new OutboxClaimMismatchException(refusal, cause);
       default -> new RdqException(refusal, cause);
     };
+  }
+
+  /**
+   * A call that the end of its connection meets before it is written is UNKNOWN to gRPC. Only what
+   * this process said itself has a cause, so no answer of a server is taken for it.
+   */
+  private static Status closedIsUnavailable(Status status) {
+    boolean isClosed =
+        status.getCode() == Status.Code.UNKNOWN
+            && status.getCause() instanceof ClosedChannelException;
+    return isClosed ? Status.UNAVAILABLE.withDescription("the connection was closed") : status;
   }
 
   private static Iterable<Any> details(Throwable thrown) {

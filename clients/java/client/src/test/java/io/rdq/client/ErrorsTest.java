@@ -14,6 +14,7 @@ import io.grpc.StatusRuntimeException;
 import io.grpc.protobuf.StatusProto;
 import io.rdq.v1.ErrorReason;
 import io.rdq.v1.ItemError;
+import java.nio.channels.ClosedChannelException;
 import java.time.Duration;
 import java.util.HashSet;
 import java.util.Map;
@@ -101,6 +102,24 @@ class ErrorsTest {
           Errors.of(status(Status.Code.RESOURCE_EXHAUSTED, "rdq", reason, Map.of())).isRetryable());
     }
     assertFalse(Errors.of(Status.INTERNAL.asRuntimeException()).isRetryable());
+  }
+
+  @Test
+  void aClosedConnectionIsUnavailableAsAnyOther() {
+    Status closed = Status.UNKNOWN.withDescription("channel closed");
+    RdqException unsent =
+        Errors.of(closed.withCause(new ClosedChannelException()).asRuntimeException());
+    assertEquals(Status.Code.UNAVAILABLE, unsent.code());
+    assertEquals("the connection was closed", unsent.getMessage());
+    assertTrue(unsent.isRetryable());
+    assertTrue(unsent.outcomeUnknown());
+    // A server can say the same words, and mean something else.
+    RdqException said = Errors.of(closed.asRuntimeException());
+    assertEquals(Status.Code.UNKNOWN, said.code());
+    assertFalse(said.isRetryable());
+    RdqException other =
+        Errors.of(Status.UNKNOWN.withCause(new IllegalStateException("x")).asRuntimeException());
+    assertEquals(Status.Code.UNKNOWN, other.code());
   }
 
   @Test
