@@ -106,11 +106,12 @@ impl Needs {
             // The wire has no observations within them.
             Self::InteractiveLedger if F::THROUGH_ENGINE => return Self::Direct.lacking::<F>(),
             Self::InteractiveLedger => return Self::Interactive.lacking::<F>(),
-            Self::LedgerRestarts => return Self::Restarts.lacking::<F>(),
             Self::CoordinationRestarts if !F::FACULTIES.streams => (false, "no streams"),
             Self::CoordinationRestarts if !F::FACULTIES.locks => (false, "no locks"),
             Self::CoordinationRestarts if !F::FACULTIES.records => (false, "no records"),
-            Self::CoordinationRestarts => return Self::Restarts.lacking::<F>(),
+            Self::LedgerRestarts | Self::CoordinationRestarts => {
+                return Self::Restarts.lacking::<F>();
+            }
             Self::Restarts if !F::ISOLATED => (false, "the store is not the kit's to restart"),
             Self::Restarts => (can.durability > Durability::None, "the store is not durable"),
         };

@@ -67,12 +67,9 @@ impl Engine {
             // What was found wrong before the storage was asked to observe may be wrong only because
             // the mutation was executed: then this is a later call.
             if error.error.is_refusal() {
-                if let Some(found) = recorded(&*core.storage, mutation.scope.clone())
-                    .await
-                    .map_err(EngineError::from)?
-                {
-                    return Ok(Execution::of_later_call(&mutation, &found));
-                }
+                let found = recorded(&*core.storage, mutation.scope.clone()).await;
+                let found = found.map_err(EngineError::from)?;
+                return found.map_or(Err(error), |it| Ok(Execution::of_later_call(&mutation, &it)));
             }
             Err(error)
         };
