@@ -83,6 +83,8 @@ const (
 	ErrOutboxMissing Reason = "OUTBOX_MISSING"
 	// ErrOutboxClaimMismatch is ABORTED: the message is not claimed by that worker with that generation.
 	ErrOutboxClaimMismatch Reason = "OUTBOX_CLAIM_MISMATCH"
+	// ErrMutationConflict is ALREADY_EXISTS: the ledger has a record of another request under this scope; nothing changed.
+	ErrMutationConflict Reason = "MUTATION_CONFLICT"
 )
 
 // ErrOtherContractVersion is the one reason that a server never sends: its contract has another major version than

@@ -54,6 +54,11 @@ func (c *Client) RecordService() rdqv1.RecordServiceClient {
 	return rdqv1.NewRecordServiceClient(c.calls)
 }
 
+// LedgerService is the generated stub of the ledger of mutations; see [Client.TaskService]. An Execute may be repeated.
+func (c *Client) LedgerService() rdqv1.LedgerServiceClient {
+	return rdqv1.NewLedgerServiceClient(c.calls)
+}
+
 // TransactionService is the generated stub of transactions; see [Client.TaskService]. A Commit may be repeated after a
 // lost answer if each of its operations may.
 func (c *Client) TransactionService() rdqv1.TransactionServiceClient {

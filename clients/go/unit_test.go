@@ -105,7 +105,7 @@ func TestEveryReasonOfTheContractHasAName(t *testing.T) {
 		ErrInvalidName, ErrReservedName, ErrInvalidArgument, ErrInvalidCursor, ErrCursorBindingMismatch,
 		ErrPayloadTooLarge, ErrUnsupported, ErrStorageUnavailable, ErrClosed, ErrOverloaded, ErrStorageFull,
 		ErrMessageTooLarge, ErrInternal, ErrUnauthenticated, ErrPermissionDenied, ErrDeadlineExceeded,
-		ErrCASConflict, ErrInvalidSpec, ErrOutboxMissing, ErrOutboxClaimMismatch,
+		ErrCASConflict, ErrInvalidSpec, ErrOutboxMissing, ErrOutboxClaimMismatch, ErrMutationConflict,
 	}
 	for number, name := range rdqv1.ErrorReason_name {
 		item := itemError(&rdqv1.ItemError{Code: 9, Reason: rdqv1.ErrorReason(number)})

@@ -143,6 +143,8 @@ export class InvalidSpecError extends RdqError {}
 export class OutboxMissingError extends RdqError {}
 /** The message is not claimed by that worker with that generation; nothing changed. */
 export class OutboxClaimMismatchError extends RdqError {}
+/** The ledger has a record of another request under this scope; nothing changed. */
+export class MutationConflictError extends RdqError {}
 /** A lock that was held is held no more: a `Lock`'s own error, which no server sends. */
 export class LockLostError extends RdqError {}
 
@@ -208,6 +210,7 @@ const CLASSES: Record<Exclude<keyof typeof ErrorReason, 'UNSPECIFIED'>, typeof R
   INVALID_SPEC: InvalidSpecError,
   OUTBOX_MISSING: OutboxMissingError,
   OUTBOX_CLAIM_MISMATCH: OutboxClaimMismatchError,
+  MUTATION_CONFLICT: MutationConflictError,
 }
 
 /** An error of the class that its reason has. */

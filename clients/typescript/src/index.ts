@@ -29,6 +29,7 @@ export {
   InvalidSpecError,
   LockLostError,
   MessageTooLargeError,
+  MutationConflictError,
   NotFoundError,
   OtherContractVersionError,
   OutboxClaimMismatchError,

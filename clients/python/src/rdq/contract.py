@@ -4,6 +4,7 @@ Their fields and what they mean are documented in the contract, the files of `pr
 """
 
 from ._stubs.v1.error_reason_pb2 import *  # noqa: F403
+from ._stubs.v1.ledger_service_pb2 import *  # noqa: F403
 from ._stubs.v1.lock_service_pb2 import *  # noqa: F403
 from ._stubs.v1.outbox_service_pb2 import *  # noqa: F403
 from ._stubs.v1.queue_service_pb2 import *  # noqa: F403

@@ -26,6 +26,7 @@ __all__ = [
     "LockLost",
     "LockNotAcquired",
     "MessageTooLarge",
+    "MutationConflict",
     "NotFound",
     "OtherContractVersion",
     "OutboxClaimMismatch",
@@ -274,6 +275,13 @@ class OutboxClaimMismatch(RdqError):
     """The message is not claimed by that worker with that generation; nothing changed (metadata `id`)."""
 
     REASON = "OUTBOX_CLAIM_MISMATCH"
+
+
+class MutationConflict(RdqError):
+    """The ledger has a record of another request under this scope; nothing changed (metadata `subject`, `operation`,
+    `key`)."""
+
+    REASON = "MUTATION_CONFLICT"
 
 
 class LockNotAcquired(RdqError):

@@ -11,6 +11,7 @@ import grpc.aio
 from . import _status
 from ._connection import Connection, Metadata
 from ._stubs.v1 import (
+    ledger_service_pb2_grpc,
     lock_service_pb2_grpc,
     outbox_service_pb2_grpc,
     queue_service_pb2_grpc,
@@ -25,6 +26,7 @@ from .errors import RdqError
 
 if TYPE_CHECKING:
     # These exist for type checkers alone.
+    from ._stubs.v1.ledger_service_pb2_grpc import LedgerServiceAsyncStub
     from ._stubs.v1.lock_service_pb2_grpc import LockServiceAsyncStub
     from ._stubs.v1.outbox_service_pb2_grpc import OutboxServiceAsyncStub
     from ._stubs.v1.queue_service_pb2_grpc import QueueServiceAsyncStub
@@ -56,6 +58,7 @@ class Services:
         self.outboxes: OutboxServiceAsyncStub = outbox_service_pb2_grpc.OutboxServiceStub(channel)
         self.records: RecordServiceAsyncStub = record_service_pb2_grpc.RecordServiceStub(channel)
         self.transactions: TransactionServiceAsyncStub = transaction_service_pb2_grpc.TransactionServiceStub(channel)
+        self.ledger: LedgerServiceAsyncStub = ledger_service_pb2_grpc.LedgerServiceStub(channel)
 
 
 def error_of(error: grpc.RpcError) -> RdqError:

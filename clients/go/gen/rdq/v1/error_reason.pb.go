@@ -107,6 +107,9 @@ const (
 	// ABORTED. The message is not claimed by that worker with that generation;
 	// nothing changed. Metadata: `id`.
 	ErrorReason_ERROR_REASON_OUTBOX_CLAIM_MISMATCH ErrorReason = 27
+	// ALREADY_EXISTS. The ledger has a record of another request under this
+	// scope; nothing changed. Metadata: `subject`, `operation`, `key`.
+	ErrorReason_ERROR_REASON_MUTATION_CONFLICT ErrorReason = 28
 )
 
 // Enum value maps for ErrorReason.
@@ -140,6 +143,7 @@ var (
 		25: "ERROR_REASON_INVALID_SPEC",
 		26: "ERROR_REASON_OUTBOX_MISSING",
 		27: "ERROR_REASON_OUTBOX_CLAIM_MISMATCH",
+		28: "ERROR_REASON_MUTATION_CONFLICT",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":             0,
@@ -170,6 +174,7 @@ var (
 		"ERROR_REASON_INVALID_SPEC":            25,
 		"ERROR_REASON_OUTBOX_MISSING":          26,
 		"ERROR_REASON_OUTBOX_CLAIM_MISMATCH":   27,
+		"ERROR_REASON_MUTATION_CONFLICT":       28,
 	}
 )
 
@@ -204,7 +209,7 @@ var File_rdq_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_rdq_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x19rdq/v1/error_reason.proto\x12\x06rdq.v1*\x9d\a\n" +
+	"\x19rdq/v1/error_reason.proto\x12\x06rdq.v1*\xc1\a\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18ERROR_REASON_STALE_CLAIM\x10\x01\x12 \n" +
@@ -234,7 +239,8 @@ const file_rdq_v1_error_reason_proto_rawDesc = "" +
 	"\x19ERROR_REASON_CAS_CONFLICT\x10\x18\x12\x1d\n" +
 	"\x19ERROR_REASON_INVALID_SPEC\x10\x19\x12\x1f\n" +
 	"\x1bERROR_REASON_OUTBOX_MISSING\x10\x1a\x12&\n" +
-	"\"ERROR_REASON_OUTBOX_CLAIM_MISMATCH\x10\x1bBE\n" +
+	"\"ERROR_REASON_OUTBOX_CLAIM_MISMATCH\x10\x1b\x12\"\n" +
+	"\x1eERROR_REASON_MUTATION_CONFLICT\x10\x1cBE\n" +
 	"\tio.rdq.v1P\x01Z6github.com/rdq-project/rdq/clients/go/gen/rdq/v1;rdqv1b\x06proto3"
 
 var (

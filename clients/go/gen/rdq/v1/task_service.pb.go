@@ -4413,8 +4413,8 @@ type GetCapabilitiesResponse struct {
 	// waiters at once), `filter_pushdown` (it evaluates dead-letter filters),
 	// `batch_enqueue` (it admits a batch in one step), and of those behind the
 	// services: `signals`, `streams`, `locks`, `records`, `schedules`, `outbox`,
-	// `transactions` (`Commit`) and `interactive_transactions` (`Transact`). New
-	// ones may come.
+	// `transactions` (`Commit`), `interactive_transactions` (`Transact`) and
+	// `ledger`. New ones may come.
 	Capabilities  []string `protobuf:"bytes,4,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -2308,8 +2308,8 @@ export type GetCapabilitiesResponse = Message<"rdq.v1.GetCapabilitiesResponse"> 
    * waiters at once), `filter_pushdown` (it evaluates dead-letter filters),
    * `batch_enqueue` (it admits a batch in one step), and of those behind the
    * services: `signals`, `streams`, `locks`, `records`, `schedules`, `outbox`,
-   * `transactions` (`Commit`) and `interactive_transactions` (`Transact`). New
-   * ones may come.
+   * `transactions` (`Commit`), `interactive_transactions` (`Transact`) and
+   * `ledger`. New ones may come.
    *
    * @generated from field: repeated string capabilities = 4;
    */

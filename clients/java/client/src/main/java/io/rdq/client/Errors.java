@@ -105,6 +105,7 @@ final class Errors {
       case "INVALID_SPEC" -> new InvalidSpecException(refusal, cause);
       case "OUTBOX_MISSING" -> new OutboxMissingException(refusal, cause);
       case "OUTBOX_CLAIM_MISMATCH" -> new OutboxClaimMismatchException(refusal, cause);
+      case "MUTATION_CONFLICT" -> new MutationConflictException(refusal, cause);
       default -> new RdqException(refusal, cause);
     };
   }
