@@ -23,6 +23,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0014_finished.sql"),
     include_str!("../migrations/0015_plans.sql"),
     include_str!("../migrations/0020_coordination.sql"),
+    include_str!("../migrations/0021_ledger.sql"),
 ];
 
 /// The newest version.

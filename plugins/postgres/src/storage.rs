@@ -27,10 +27,10 @@ use async_trait::async_trait;
 use futures::{FutureExt as _, future::BoxFuture};
 use rdq_spi::{
     Admission, Awaited, Call, Cancelled, Capabilities, ClaimParams, ClaimRef, ClaimToken, Claimed,
-    DlqListParams, DueHints, Durability, ExtendParams, Extended, HeldClaim, ListParams, Locks,
-    Migrated, NewTask, Outcome, Page, PurgeParams, QueueConfig, QueueName, QueueRecord, QueueStats,
-    Records, RedriveParams, Resolution, Resolved, Result, Signals, Step, Storage, StorageError,
-    Streams, SweepParams, Swept, Task, TaskId, Timestamp, Transactions,
+    DlqListParams, DueHints, Durability, ExtendParams, Extended, HeldClaim, Ledger, ListParams,
+    Locks, Migrated, NewTask, Outcome, Page, PurgeParams, QueueConfig, QueueName, QueueRecord,
+    QueueStats, Records, RedriveParams, Resolution, Resolved, Result, Signals, Step, Storage,
+    StorageError, Streams, SweepParams, Swept, Task, TaskId, Timestamp, Transactions,
     keyset::{self, List},
 };
 use sqlx::{Connection as _, PgConnection, Row as _};
@@ -524,6 +524,10 @@ impl Storage for PostgresStorage {
     }
 
     fn transactions(&self) -> Option<&dyn Transactions> {
+        Some(self)
+    }
+
+    fn ledger(&self) -> Option<&dyn Ledger> {
         Some(self)
     }
 

@@ -20,7 +20,7 @@ impl Fixture for PostgresFixture {
         filter_pushdown: true,
         batch_enqueue: true,
     };
-    const FACULTIES: Faculties = Faculties { ledger: false, ..Faculties::ALL };
+    const FACULTIES: Faculties = Faculties::ALL;
 
     async fn create() -> Self {
         Self(Schema::new(PostgresServer::shared().await.expect("a PostgreSQL server")))

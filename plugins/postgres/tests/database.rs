@@ -16,6 +16,8 @@ mod coordination;
 mod contract;
 #[path = "database/faults.rs"]
 mod faults;
+#[path = "database/ledger.rs"]
+mod ledger;
 #[path = "database/migrations.rs"]
 mod migrations;
 #[path = "database/plans.rs"]

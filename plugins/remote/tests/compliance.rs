@@ -110,7 +110,7 @@ struct PostgresBehind(Served);
 
 impl Fixture for PostgresBehind {
     const CAPABILITIES: Capabilities = Capabilities { durability: Durability::PowerCut, ..MEMORY };
-    const FACULTIES: Faculties = Faculties { ledger: false, ..Faculties::ALL };
+    const FACULTIES: Faculties = Faculties::ALL;
     const THROUGH_ENGINE: bool = true;
 
     async fn create() -> Self {

@@ -5,6 +5,7 @@ use crate::{
     DEFAULT_NAMESPACE,
     config::{OpenError, check_namespace},
     coordination::{
+        ledger,
         operations::{self, Done, News, end_savepoint},
         records, signals, streams, tasks,
     },
@@ -16,9 +17,10 @@ use crate::{
 };
 use futures::{FutureExt as _, future::BoxFuture};
 use rdq_spi::{
-    Admission, Applied, Cancelled, ChannelName, CompareAndSet, ConsumerName, NewEvent, NewTask,
-    Operation, ReadParams, Record, RecordKey, Rejected, Resolution, Resolved, Result, SaveOffset,
-    StorageError, StreamEvent, StreamName, Task, TaskId, Topic,
+    Admission, Applied, Cancelled, ChannelName, CompareAndSet, ConsumerName, Mutation,
+    MutationScope, NewEvent, NewTask, Operation, ReadParams, Record, RecordKey, Rejected,
+    Resolution, Resolved, Result, SaveOffset, StorageError, StreamEvent, StreamName, Task, TaskId,
+    Topic,
 };
 use sqlx::{AssertSqlSafe, PgConnection, Row as _, raw_sql};
 use std::{collections::BTreeSet, iter};
@@ -146,7 +148,8 @@ pub async fn join_namespace<'c>(
 }
 
 impl Joined<'_> {
-    /// Applies all of these operations, or none.
+    /// Applies all of these operations, or none. Others who observe the mutation that is among them wait
+    /// for the end of the transaction ([`rdq_spi::Ledger`]).
     pub async fn apply(&mut self, operations: Vec<Operation>) -> Result<Vec<Applied>, Rejected> {
         let store_id = self.store_id;
         let applied = self.call_unless("transaction", Result::is_err, |db| {
@@ -237,6 +240,11 @@ impl Joined<'_> {
     /// Reads a record, as the transaction sees it.
     pub async fn get_record(&mut self, key: RecordKey) -> Result<Option<Record>> {
         self.call("get_record", |db| async move { records::get(db, &key).await }.boxed()).await
+    }
+
+    /// Reads a mutation, as the transaction sees it.
+    pub async fn mutation(&mut self, scope: MutationScope) -> Result<Option<Mutation>> {
+        self.call("mutation", |db| async move { ledger::get(db, &scope).await }.boxed()).await
     }
 
     async fn one(&mut self, operation: Operation) -> Result<Applied> {

@@ -2,6 +2,7 @@
 //! transaction, but for transactions of many operations.
 
 mod join;
+mod ledger;
 mod locks;
 mod operations;
 mod records;
@@ -28,9 +29,10 @@ use futures::{FutureExt as _, future::BoxFuture};
 use operations::runs;
 use rdq_spi::{
     Applied, ChannelName, ClaimToken, CompareAndSet, ConsumerName, HeldClaim, HeldLock, Hold,
-    ListRecords, LockName, Locks, NewEvent, Operation, ReadParams, Record, RecordKey, RecordPage,
-    Records, Rejected, Result, SaveOffset, Signals, StorageError, StreamEvent, StreamName, Streams,
-    Timestamp, Topic, Transaction, Transactions, TrimParams, Trimmed, TryLock, Wakes,
+    Ledger, ListRecords, LockName, Locks, Mutation, MutationScope, NewEvent, Operation,
+    PruneParams, Pruned, ReadParams, Record, RecordKey, RecordPage, Records, Rejected, Result,
+    SaveOffset, Signals, StorageError, StreamEvent, StreamName, Streams, Timestamp, Topic,
+    Transaction, Transactions, TrimParams, Trimmed, TryLock, Wakes,
 };
 use sqlx::PgConnection;
 use std::{hash::Hash, sync::Arc, time::Duration};
@@ -337,6 +339,24 @@ impl Records for PostgresStorage {
                 async move { records::list(db, store_id, &asked.0, asked.1.as_ref()).await }.boxed()
             })
             .await
+    }
+}
+
+#[async_trait]
+impl Ledger for PostgresStorage {
+    async fn mutation(&self, scope: MutationScope) -> Result<Option<Mutation>> {
+        self.check_open()?;
+        self.pool
+            .read("mutation", move |db| {
+                let scope = scope.clone();
+                async move { ledger::get(db, &scope).await }.boxed()
+            })
+            .await
+    }
+
+    async fn prune(&self, params: PruneParams) -> Result<Pruned> {
+        self.check_open()?;
+        self.pool.write("prune", move |db| ledger::prune(db, params).boxed()).await
     }
 }
 

@@ -3,15 +3,14 @@
 
 use crate::{
     coordination::{
-        records, streams,
+        ledger, records, streams,
         tasks::{self, Dues},
     },
     errors::Sql,
     token::StoreId,
 };
 use rdq_spi::{
-    Applied, ConsumerName, Operation, RecordKey, Rejected, Result, StorageError, StreamName,
-    TaskId, Topic,
+    Applied, ConsumerName, Operation, RecordKey, Rejected, Result, StreamName, TaskId, Topic,
 };
 use sqlx::{PgConnection, raw_sql};
 use std::{
@@ -50,12 +49,16 @@ pub(crate) struct Done {
     pub(crate) news: News,
 }
 
-/// Applies operations up to the first that fails.
+/// Applies the operations of one call up to the first that fails.
 pub(crate) async fn apply(
     db: &mut PgConnection,
     store_id: StoreId,
     operations: &[Operation],
 ) -> Sql<Result<Done, Rejected>> {
+    let observed = match Operation::observation(operations) {
+        Ok(observed) => observed,
+        Err(rejected) => return Ok(Err(rejected)),
+    };
     let mut done = Done::default();
     for run in runs(operations, discriminant, key) {
         let start = run.start;
@@ -66,6 +69,9 @@ pub(crate) async fn apply(
                 Err(error) => return Ok(Err(Rejected { index: Some(index), error })),
             }
         }
+    }
+    if let (Some(mutation), Some((_, effects))) = (observed, done.applied.split_first()) {
+        ledger::keep_answers(db, &mutation.scope, effects).await?;
     }
     Ok(Ok(done))
 }
@@ -205,9 +211,8 @@ async fn apply_run(
             let changed = records::compare_and_set(db, &all!(run, CompareAndSet)).await?;
             each(changed, Applied::Recorded)
         }
-        Some(Operation::Observe(_)) => {
-            vec![Err(StorageError::Unsupported { operation: "observe" })]
-        }
+        // It is alone, and keeps the others' answers once they have them.
+        Some(Operation::Observe(mutation)) => vec![ledger::observe(db, mutation).await?],
     })
 }
 

@@ -4,8 +4,9 @@ use crate::schema::Schema;
 use bytes::Bytes;
 use rdq_postgres::{PostgresOptions, PostgresStorage};
 use rdq_spi::{
-    AttemptReport, Call, Claim, ClaimParams, ClaimQueue, ClaimRef, Claimed, Moment, NewTask,
-    Outcome, Overrides, QueueName, Resolution, Storage, TaskId, WorkerId,
+    AttemptReport, Call, Claim, ClaimParams, ClaimQueue, ClaimRef, Claimed, Moment, MutationKey,
+    MutationKind, MutationScope, MutationStatus, NewMutation, NewTask, OperationName, Outcome,
+    Overrides, QueueName, Resolution, Storage, SubjectName, TaskId, WorkerId,
 };
 use rdq_test_servers::postgres::PostgresServer;
 use sqlx::{Connection as _, PgConnection};
@@ -108,6 +109,22 @@ pub(crate) fn completion(claim: &Claim) -> Resolution {
             forget: false,
         },
         strict: false,
+    }
+}
+
+/// A mutation that is accepted.
+pub(crate) fn mutation(key: &str, response: &'static str) -> NewMutation {
+    NewMutation {
+        scope: MutationScope {
+            subject: SubjectName::new("customer").unwrap(),
+            operation: OperationName::new("transfer").unwrap(),
+            key: MutationKey::new(key).unwrap(),
+        },
+        kind: MutationKind::new("order").unwrap(),
+        eligibility_claim: Bytes::from_static(b"generation 7"),
+        fingerprint: [7; 32],
+        status: MutationStatus::Accepted,
+        response: response.into(),
     }
 }
 

@@ -1,14 +1,14 @@
 //! Schemas are made once however many servers start, and are not touched where they are not ours.
 
 use crate::{
-    given::{LONG, admit, claim, completion, id, is_ignored, open, queue, task},
+    given::{LONG, admit, claim, completion, id, is_ignored, mutation, open, queue, task},
     schema::Schema,
 };
 use bytes::Bytes;
 use rdq_postgres::{OpenError, PostgresOptions, PostgresStorage};
 use rdq_spi::{
-    AttemptReport, Call, ClaimRef, ClaimToken, Outcome, RedriveParams, Resolution, Selection,
-    Storage as _, TaskStatus,
+    Applied, AttemptReport, Call, ClaimRef, ClaimToken, Ledger as _, NewEvent, Operation, Outcome,
+    RedriveParams, Resolution, Selection, Storage as _, StreamName, TaskStatus, Transactions as _,
 };
 use rdq_test_servers::postgres::{self, PostgresServer};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Row as _, raw_sql};
@@ -86,8 +86,8 @@ async fn a_schema_of_somebody_else_is_refused_and_stays_as_it_is() {
     assert_eq!(tables.get::<i64, _>("n"), 1);
 }
 
-/// The schema as its version 9 had it: all tasks in one table.
-const VERSION_9: [&str; 9] = [
+/// The migrations that older versions had.
+const RELEASED: [&str; 16] = [
     include_str!("../../migrations/0001_tasks.sql"),
     include_str!("../../migrations/0002_histories.sql"),
     include_str!("../../migrations/0003_admission.sql"),
@@ -97,21 +97,28 @@ const VERSION_9: [&str; 9] = [
     include_str!("../../migrations/0007_maintenance.sql"),
     include_str!("../../migrations/0008_contract.sql"),
     include_str!("../../migrations/0009_plans.sql"),
+    include_str!("../../migrations/0010_unfinished.sql"),
+    include_str!("../../migrations/0011_admission.sql"),
+    include_str!("../../migrations/0012_claims.sql"),
+    include_str!("../../migrations/0013_holding.sql"),
+    include_str!("../../migrations/0014_finished.sql"),
+    include_str!("../../migrations/0015_plans.sql"),
+    include_str!("../../migrations/0020_coordination.sql"),
 ];
 
-/// Makes the schema as a server of version 9 would have, and connects to it.
-async fn of_version_9(schema: &Schema) -> PgConnection {
+/// Makes the schema as a server of this version would have, and connects to it.
+async fn of_version(version: usize, schema: &Schema) -> PgConnection {
     let mut db = schema.connect().await;
     let name = schema.name();
     let make = format!(
         "CREATE SCHEMA {name}; CREATE TABLE {name}.schema_version (
             one boolean PRIMARY KEY DEFAULT true CHECK (one), version integer NOT NULL);
-        INSERT INTO {name}.schema_version (version) VALUES (9);"
+        INSERT INTO {name}.schema_version (version) VALUES ({version});"
     );
     raw_sql(AssertSqlSafe(make)).execute(&mut db).await.unwrap();
     let mut step = db.begin().await.unwrap();
-    for migration in VERSION_9 {
-        raw_sql(migration).execute(&mut *step).await.unwrap();
+    for migration in &RELEASED[..version] {
+        raw_sql(*migration).execute(&mut *step).await.unwrap();
     }
     step.commit().await.unwrap();
     db
@@ -130,7 +137,7 @@ async fn a_schema_of_version_9_is_upgraded_with_tasks_in_every_status_and_all_ar
         return;
     }
     let schema = Schema::new(shared().await);
-    let mut db = of_version_9(&schema).await;
+    let mut db = of_version(9, &schema).await;
     let mut tokens = HashMap::new();
     // Each is claimed as it comes, so that none of them is due before the next.
     for (name, lease, end) in [
@@ -232,12 +239,32 @@ async fn a_schema_of_version_9_is_upgraded_with_tasks_in_every_status_and_all_ar
 }
 
 #[tokio::test]
+async fn a_schema_of_version_16_gets_the_ledger() {
+    if is_ignored(postgres::missing()) {
+        return;
+    }
+    let schema = Schema::new(shared().await);
+    let mut db = of_version(16, &schema).await;
+    raw_sql("SELECT publish('s', 'x')").execute(&mut db).await.unwrap();
+
+    let storage = open(&schema.url()).await;
+
+    let stream = StreamName::new("s").unwrap();
+    let event = NewEvent { stream, key: None, payload: Bytes::from_static(b"y") };
+    let new = mutation("m", "done");
+    let operations = vec![Operation::Observe(new.clone()), Operation::Publish(event)];
+    let applied = storage.commit(operations).await.unwrap();
+    assert_eq!(applied, [Applied::Observed, Applied::Published(2)]);
+    assert_eq!(storage.mutation(new.scope.clone()).await.unwrap().unwrap().first, new);
+}
+
+#[tokio::test]
 async fn an_upgrade_that_fails_changes_nothing_and_can_be_repeated() {
     if is_ignored(postgres::missing()) {
         return;
     }
     let schema = Schema::new(shared().await);
-    let mut db = of_version_9(&schema).await;
+    let mut db = of_version(9, &schema).await;
     raw_sql(
         "SELECT enqueue('q', 'handler', 'hi', 'held');
         SELECT enqueue('q', 'handler', 'hi', 'pending');",
@@ -248,7 +275,7 @@ async fn an_upgrade_that_fails_changes_nothing_and_can_be_repeated() {
     let (_, token) = claim_by_sql(&mut db, "1 hour").await;
     let before = statuses(&mut db).await;
     // In the way of the last migration, when all tasks have been moved.
-    raw_sql("CREATE TABLE streams (theirs integer)").execute(&mut db).await.unwrap();
+    raw_sql("CREATE TABLE mutations (theirs integer)").execute(&mut db).await.unwrap();
 
     let error = try_open(&schema).await.unwrap_err();
 
@@ -258,7 +285,7 @@ async fn an_upgrade_that_fails_changes_nothing_and_can_be_repeated() {
     assert_eq!(version.unwrap().get::<i32, _>("version"), 9);
     // What served it serves on.
     assert_eq!(claim_by_sql(&mut db, "10 ms").await.0, "pending");
-    raw_sql("DROP TABLE streams").execute(&mut db).await.unwrap();
+    raw_sql("DROP TABLE mutations").execute(&mut db).await.unwrap();
     let storage = open(&schema.url()).await;
     let held = ClaimRef { task_id: id("held"), token: ClaimToken(token.into()) };
     assert!(storage.live_claims(vec![held]).await.unwrap()[0].is_some());
