@@ -41,9 +41,24 @@ const LOADS_MAX: usize = 3;
 
 /// The names of what the store holds, in the order in which functions take them. They have one hash
 /// tag, so that a cluster keeps them together.
-const KEYS: [&str; 15] = [
-    "state", "tasks", "bodies", "history", "index", "runs", "tallies", "served", "queues",
-    "secrets", "locks", "records", "names", "streams", "events",
+const KEYS: [&str; 17] = [
+    "state",
+    "tasks",
+    "bodies",
+    "history",
+    "index",
+    "runs",
+    "tallies",
+    "served",
+    "queues",
+    "secrets",
+    "locks",
+    "records",
+    "names",
+    "streams",
+    "events",
+    "mutations",
+    "observed",
 ];
 
 /// The place of the key of streams.

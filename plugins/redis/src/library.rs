@@ -25,7 +25,7 @@ const SHARED: [&str; 6] = [
 ];
 
 /// The functions, each file by itself: Lua has no more than 200 names in one scope.
-const FUNCTIONS: [&str; 12] = [
+const FUNCTIONS: [&str; 13] = [
     include_str!("functions/admission.lua"),
     include_str!("functions/claims.lua"),
     include_str!("functions/holding.lua"),
@@ -37,6 +37,7 @@ const FUNCTIONS: [&str; 12] = [
     include_str!("functions/locks.lua"),
     include_str!("functions/records.lua"),
     include_str!("functions/streams.lua"),
+    include_str!("functions/ledger.lua"),
     include_str!("functions/commits.lua"),
 ];
 

@@ -17,10 +17,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use rdq_spi::{
     Admission, Cancelled, Capabilities, ClaimParams, ClaimRef, ClaimToken, Claimed, DlqListParams,
-    DueHints, Durability, ExtendParams, Extended, HeldClaim, ListParams, Locks, Migrated, NewTask,
-    Page, PurgeParams, QueueConfig, QueueName, QueueRecord, QueueStats, Records, RedriveParams,
-    Resolution, Resolved, Result, Signals, StaleDetail, Step, Storage, StorageError, Streams,
-    SweepParams, Swept, Task, TaskId, TaskStatus, Timestamp, Transactions,
+    DueHints, Durability, ExtendParams, Extended, HeldClaim, Ledger, ListParams, Locks, Migrated,
+    NewTask, Page, PurgeParams, QueueConfig, QueueName, QueueRecord, QueueStats, Records,
+    RedriveParams, Resolution, Resolved, Result, Signals, StaleDetail, Step, Storage, StorageError,
+    Streams, SweepParams, Swept, Task, TaskId, TaskStatus, Timestamp, Transactions,
     keyset::{self, List},
 };
 use std::{sync::Arc, time::Duration};
@@ -296,6 +296,10 @@ impl Storage for RedisStorage {
         Some(self)
     }
 
+    fn ledger(&self) -> Option<&dyn Ledger> {
+        Some(self)
+    }
+
     async fn wait_due(&self, queues: Vec<QueueName>) -> Result<DueHints> {
         self.connections.check_open()?;
         Ok(self.hints.subscribe(&self.config, &self.connections, &queues).await)
@@ -310,40 +314,51 @@ pub(crate) fn not_found(task: &TaskId) -> StorageError {
     StorageError::NotFound { task_id: task.clone() }
 }
 
+// What is answered to admissions, cancellations and resolutions is stored with mutations, too: these
+// forms stay as they are.
+
+/// The answer to an admission whose id is taken in another queue.
+const ID_CONFLICT: u8 = 3;
+
 pub(crate) fn read_admission(from: &mut Unpacker<'_>, id: &TaskId) -> Option<Result<Admission>> {
-    let answer = from.u8()?;
-    let admission =
-        |created| Some(Admission { created, status: TaskStatus::of_number(answer / 10)? });
-    Some(match answer % 10 {
-        1 => Ok(admission(true)?),
-        2 => Ok(admission(false)?),
-        3 => Err(StorageError::IdConflict { task_id: id.clone() }),
+    match from.u8()? {
+        ID_CONFLICT => Some(Err(StorageError::IdConflict { task_id: id.clone() })),
+        answer => admission(answer).map(Ok),
+    }
+}
+
+/// An admission that met no conflict.
+pub(crate) fn admission(answer: u8) -> Option<Admission> {
+    let created = match answer % 10 {
+        1 => true,
+        2 => false,
         _ => return None,
-    })
+    };
+    Some(Admission { created, status: TaskStatus::of_number(answer / 10)? })
 }
 
 pub(crate) fn cancelled(answer: i64, id: &TaskId) -> Option<Result<Cancelled>> {
     if answer < 0 {
         return Some(Err(not_found(id)));
     }
+    cancellation(answer).map(Ok)
+}
+
+/// A cancellation that met a task.
+pub(crate) fn cancellation(answer: i64) -> Option<Cancelled> {
     let status = TaskStatus::of_number(answer % 10)?;
-    Some(Ok(Cancelled { status, changed: answer >= 10 }))
+    Some(Cancelled { status, changed: answer >= 10 })
 }
 
-/// Where a claim stood when a call named it; the codes are those of `functions/holding.lua`.
-enum Standing {
-    Holds,
-    Replayed,
-    Refused(StorageError),
-}
+// Where a claim stood when a call named it, as in `functions/holding.lua`; what is above is refused.
+const HOLDS: u8 = 0;
+const REPLAYED: u8 = 1;
 
-fn standing(code: u8, task: &TaskId) -> Option<Standing> {
-    let stale =
-        |detail| Standing::Refused(StorageError::StaleClaim { task_id: task.clone(), detail });
+fn standing(code: u8, task: &TaskId) -> Option<Result<()>> {
+    let stale = |detail| Err(StorageError::StaleClaim { task_id: task.clone(), detail });
     Some(match code {
-        0 => Standing::Holds,
-        1 => Standing::Replayed,
-        2 => Standing::Refused(not_found(task)),
+        HOLDS | REPLAYED => Ok(()),
+        2 => Err(not_found(task)),
         3 => stale(None),
         4 => stale(Some(StaleDetail::Cancelled)),
         5 => stale(Some(StaleDetail::Expired)),
@@ -362,7 +377,7 @@ fn claimed(reply: Reply) -> Option<Claimed> {
 fn extended(reply: Reply, task: &TaskId) -> Option<Result<Extended>> {
     let answer = reply.bytes()?;
     let mut from = Unpacker(&answer);
-    if let Standing::Refused(error) = standing(from.u8()?, task)? {
+    if let Err(error) = standing(from.u8()?, task)? {
         return Some(Err(error));
     }
     let lease_expires_at = from.timestamp()?;
@@ -371,15 +386,27 @@ fn extended(reply: Reply, task: &TaskId) -> Option<Result<Extended>> {
 }
 
 pub(crate) fn resolved(from: &mut Unpacker<'_>, task: &TaskId) -> Option<Result<Resolved>> {
-    let (code, status, due) = (from.u8()?, from.u8()?, from.timestamp()?);
-    let replayed = match standing(code, task)? {
-        Standing::Holds => false,
-        Standing::Replayed => true,
-        Standing::Refused(error) => return Some(Err(error)),
+    let answer = from.array()?;
+    match standing(answer[0], task)? {
+        Ok(()) => resolution(answer).map(Ok),
+        Err(error) => Some(Err(error)),
+    }
+}
+
+/// How long the answer to a resolution is.
+const RESOLUTION_LEN: usize = 10;
+
+/// A resolution that was not refused.
+pub(crate) fn resolution(answer: [u8; RESOLUTION_LEN]) -> Option<Resolved> {
+    let mut from = Unpacker(&answer);
+    let replayed = match from.u8()? {
+        HOLDS => false,
+        REPLAYED => true,
+        _ => return None,
     };
-    let status = TaskStatus::of_number(status)?;
+    let (status, due) = (TaskStatus::of_number(from.u8()?)?, from.timestamp()?);
     let next_attempt_at = (status == TaskStatus::Pending).then_some(due);
-    Some(Ok(Resolved { status, next_attempt_at, replayed }))
+    Some(Resolved { status, next_attempt_at, replayed })
 }
 
 fn page(list: List, queue: &QueueName, reply: Reply) -> Option<Page> {

@@ -17,7 +17,7 @@ const CAPABILITIES: Capabilities = Capabilities {
     batch_enqueue: true,
 };
 
-const FACULTIES: Faculties = Faculties { interactive: false, ledger: false, ..Faculties::ALL };
+const FACULTIES: Faculties = Faculties { interactive: false, ..Faculties::ALL };
 
 /// A namespace of its own on a server of its own. Each handle is one more server on it.
 macro_rules! fixture {

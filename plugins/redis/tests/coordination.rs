@@ -13,11 +13,13 @@ use rdq_compliance::{
 };
 use rdq_redis::{RedisConfig, RedisStorage};
 use rdq_spi::{
-    Applied, Call, ChannelName, Claim, CompareAndSet, ConsumerName, Hold, ListParams, LockName,
-    Locks as _, Moment, NewEvent, NewTask, Operation, Outcome, OwnerName, QueueName, QueueStats,
-    ReadFrom, ReadParams, RecordKey, RecordName, RecordSpace, Records as _, Rejected, Resolution,
-    SaveOffset, Signals as _, Storage as _, StorageError, StreamEvent, StreamName, Streams as _,
-    Task, TaskId, TaskStatus, Topic, Transactions as _, TrimParams, TryLock, Wake,
+    Applied, Call, ChannelName, Claim, CompareAndSet, ConsumerName, Hold, Ledger as _, ListParams,
+    LockName, Locks as _, Moment, Mutation, MutationKey, MutationKind, MutationScope,
+    MutationStatus, NewEvent, NewMutation, NewTask, Operation, OperationName, Outcome, OwnerName,
+    PruneParams, QueueName, QueueStats, ReadFrom, ReadParams, RecordKey, RecordName, RecordSpace,
+    Records as _, Rejected, Resolution, SaveOffset, Signals as _, Storage as _, StorageError,
+    StreamEvent, StreamName, Streams as _, SubjectName, Task, TaskId, TaskStatus, Topic,
+    Transactions as _, TrimParams, TryLock, Wake,
 };
 use rdq_test_servers::{LocalServer, Proxy, redis::Flavor};
 use servers::Served;
@@ -75,6 +77,21 @@ fn key(name: &str) -> RecordKey {
     RecordKey { space: RecordSpace::Caller, name: RecordName::new(name).unwrap() }
 }
 
+fn mutation(name: &str) -> NewMutation {
+    NewMutation {
+        scope: MutationScope {
+            subject: SubjectName::new("subject").unwrap(),
+            operation: OperationName::new("operation").unwrap(),
+            key: MutationKey::new(name).unwrap(),
+        },
+        kind: MutationKind::new("kind").unwrap(),
+        eligibility_claim: "claim".into(),
+        fingerprint: [1; 32],
+        status: MutationStatus::Accepted,
+        response: name.to_owned().into(),
+    }
+}
+
 fn set(name: &str, expected_revision: i64) -> CompareAndSet {
     let value = Some(Bytes::from_static(b"value"));
     CompareAndSet { key: key(name), value, expected_revision }
@@ -115,12 +132,13 @@ async fn a_server_that_is_killed_again_and_again_keeps_commits_whole() {
             while !is_over.load(Ordering::Relaxed) {
                 let id = format!("{hand}-{}", sent.len());
                 let operations = vec![
+                    Operation::Observe(mutation(&id)),
                     Operation::Publish(event(&stream, &id)),
                     Operation::Enqueue(new_task(&id, &queue)),
                     Operation::CompareAndSet(set(&id, 0)),
                 ];
                 let answer = store.commit(operations).await;
-                let offset = answer.as_ref().ok().map(|applied| match applied[0] {
+                let offset = answer.as_ref().ok().map(|applied| match applied[1] {
                     Applied::Published(offset) => offset,
                     ref other => panic!("{other:?}"),
                 });
@@ -161,8 +179,23 @@ async fn a_server_that_is_killed_again_and_again_keeps_commits_whole() {
         assert_eq!(task.is_ok(), is_there, "{id}");
         let record = store.get_record(key(&id)).await.unwrap();
         assert_eq!(record.is_some(), is_there, "{id}");
+        let observed = store.mutation(mutation(&id).scope).await.unwrap();
+        assert_eq!(observed.is_some(), is_there, "{id}");
+        if let Some(observed) = observed {
+            assert_eq!(observed.answers[0], Applied::Published(*published.unwrap()), "{id}");
+        }
     }
     assert!(acknowledged > 0);
+}
+
+/// The record that a repetition gets.
+fn observed_before(answer: Result<Vec<Applied>, Rejected>) -> Mutation {
+    match answer {
+        Err(Rejected { index: Some(0), error: StorageError::MutationObserved { mutation } }) => {
+            *mutation
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -190,6 +223,18 @@ async fn a_call_whose_answer_was_lost_says_so_and_is_done_once() {
     let again = store.commit(operations).await.unwrap_err();
     assert_eq!(again.index, Some(2), "the first one did it: {again:?}");
     assert_eq!(read_all(&store, &stream).await.len(), 1);
+
+    lose_answer_of("commit");
+    let observing = vec![Operation::Observe(mutation("m"))];
+    unknown(store.commit(observing.clone()).await.unwrap_err().error);
+    assert_eq!(observed_before(store.commit(observing).await).first, mutation("m"));
+    lose_answer_of("prune");
+    // The clock has moved on since.
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let prune = PruneParams { older_than: Duration::ZERO, limit: 10 };
+    unknown(store.prune(prune).await.unwrap_err());
+    assert_eq!(store.prune(prune).await.unwrap().count, 0);
+    assert_eq!(store.mutation(mutation("m").scope).await.unwrap(), None);
 
     lose_answer_of("publish");
     unknown(store.publish(vec![event(&stream, "two")]).await.unwrap_err());
@@ -226,7 +271,7 @@ async fn a_call_whose_answer_was_lost_says_so_and_is_done_once() {
     let read = ReadParams { stream, from: ReadFrom::Offset(0), limit: 1, bytes_max: 1 };
     let error = store.read(read).await.unwrap_err();
     assert!(matches!(error, StorageError::Unavailable { .. }), "a read changes nothing");
-    assert_eq!(proxy.lost(), 10);
+    assert_eq!(proxy.lost(), 12);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -274,6 +319,8 @@ async fn a_full_server_takes_nothing_new_and_lets_the_rest_be_done() {
     store.publish(vec![event(&stream, "one"), event(&stream, "two")]).await.unwrap();
     store.compare_and_set(vec![set("r", 0), set("kept", 0)]).await.unwrap();
     store.enqueue(vec![new_task("t", &queue)]).await.unwrap();
+    store.commit(vec![Operation::Observe(mutation("known"))]).await.unwrap();
+    let known = store.mutation(mutation("known").scope).await.unwrap().unwrap();
     let claims = claim_from(&store, &queue, LEASE).await.unwrap();
     served.ask(redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg("1"));
 
@@ -285,6 +332,11 @@ async fn a_full_server_takes_nothing_new_and_lets_the_rest_be_done() {
         Operation::Publish(event(&stream, "three")),
     ];
     assert!(is_full(&store.commit(new).await.unwrap_err().error));
+    let first = vec![Operation::Observe(mutation("new"))];
+    assert!(is_full(&store.commit(first.clone()).await.unwrap_err().error));
+    let again =
+        vec![Operation::Observe(mutation("known")), Operation::Publish(event(&stream, "three"))];
+    assert_eq!(observed_before(store.commit(again).await), known, "to repeat needs no space");
 
     let rest = vec![
         Operation::Resolve(resolution(&claims[0], Call::Complete)),
@@ -296,6 +348,10 @@ async fn a_full_server_takes_nothing_new_and_lets_the_rest_be_done() {
     store.compare_and_set(vec![unset("r", 1)]).await.unwrap().remove(0).unwrap();
     let trim = TrimParams { stream: stream.clone(), horizon: 2, limit: 10 };
     assert_eq!(store.trim(trim).await.unwrap().count, 2);
+    let prune = |older_than| store.prune(PruneParams { older_than, limit: 10 });
+    assert_eq!(prune(Duration::MAX).await.unwrap().count, 0);
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    assert_eq!(prune(Duration::ZERO).await.unwrap().count, 1);
     let owner = OwnerName::new("me").unwrap();
     let wanted = TryLock { name: LockName::new("l").unwrap(), owner, ttl: LEASE };
     assert!(store.try_lock(wanted).await.unwrap().is_some(), "maintenance makes room under one");
@@ -304,6 +360,7 @@ async fn a_full_server_takes_nothing_new_and_lets_the_rest_be_done() {
     served.ask(redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg("0"));
     let next = store.publish(vec![event(&stream, "three")]).await.unwrap().remove(0).unwrap();
     assert_eq!(next, 3, "nothing of what was refused was done");
+    store.commit(first).await.unwrap();
 }
 
 /// The tasks of a queue, which are few.

@@ -10,9 +10,11 @@ use futures::StreamExt as _;
 use rdq_compliance::crew::{self, Crew, claim_from, new_task, queue, resolution};
 use rdq_redis::{OpenError, RedisConfig, RedisStorage};
 use rdq_spi::{
-    Call, CompareAndSet, Durability, ExtendParams, LockName, Locks as _, Moment, NewEvent,
+    Call, CompareAndSet, Durability, ExtendParams, LockName, Locks as _, Moment, MutationKey,
+    MutationKind, MutationScope, MutationStatus, NewEvent, NewMutation, Operation, OperationName,
     OwnerName, PurgeParams, RecordKey, RecordName, RecordSpace, Records as _, RedriveParams,
-    Selection, Storage as _, StorageError, StreamName, Streams as _, TaskStatus, TryLock,
+    Selection, Storage as _, StorageError, StreamName, Streams as _, SubjectName, TaskStatus,
+    Transactions as _, TryLock,
 };
 use rdq_test_servers::{LocalServer, Proxy, redis::Flavor};
 use servers::Served;
@@ -300,10 +302,23 @@ async fn nothing_has_an_end_of_its_own_and_all_of_it_is_in_one_slot() {
     store.compare_and_set(vec![record]).await.unwrap();
     let (name, owner) = (LockName::new("{l}").unwrap(), OwnerName::new("me").unwrap());
     store.try_lock(TryLock { name, owner, ttl: Duration::from_secs(60) }).await.unwrap();
+    let mutation = NewMutation {
+        scope: MutationScope {
+            subject: SubjectName::new("{s}").unwrap(),
+            operation: OperationName::new("{o}").unwrap(),
+            key: MutationKey::new("{k}").unwrap(),
+        },
+        kind: MutationKind::new("kind").unwrap(),
+        eligibility_claim: "claim".into(),
+        fingerprint: [1; 32],
+        status: MutationStatus::Accepted,
+        response: "done".into(),
+    };
+    store.commit(vec![Operation::Observe(mutation)]).await.unwrap();
 
     let keys = served.keys();
 
-    assert_eq!(keys.len(), 15, "{keys:?}");
+    assert_eq!(keys.len(), 17, "{keys:?}");
     let slot = |key: &String| served.ask(redis::cmd("CLUSTER").arg("KEYSLOT").arg(key));
     for key in &keys {
         assert!(key.starts_with("rdq:{test-"), "{key}");

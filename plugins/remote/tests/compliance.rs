@@ -133,7 +133,7 @@ struct RedisBehind(Served);
 
 impl Fixture for RedisBehind {
     const CAPABILITIES: Capabilities = Capabilities { durability: Durability::PowerCut, ..MEMORY };
-    const FACULTIES: Faculties = Faculties { interactive: false, ledger: false, ..Faculties::ALL };
+    const FACULTIES: Faculties = Faculties { interactive: false, ..Faculties::ALL };
     const THROUGH_ENGINE: bool = true;
 
     async fn create() -> Self {

@@ -2,6 +2,7 @@
 //! call of a function of the same name.
 
 mod commits;
+mod ledger;
 mod locks;
 mod records;
 mod signals;
@@ -16,10 +17,10 @@ use crate::{
 };
 use async_trait::async_trait;
 use rdq_spi::{
-    Applied, ChannelName, CompareAndSet, ConsumerName, HeldLock, Hold, ListRecords, LockName,
-    Locks, NewEvent, Operation, ReadParams, Record, RecordKey, RecordPage, Records, Rejected,
-    Result, SaveOffset, Signals, StorageError, StreamEvent, StreamName, Streams, Topic,
-    Transactions, TrimParams, Trimmed, TryLock, Wakes,
+    Applied, ChannelName, CompareAndSet, ConsumerName, HeldLock, Hold, Ledger, ListRecords,
+    LockName, Locks, Mutation, MutationScope, NewEvent, Operation, PruneParams, Pruned, ReadParams,
+    Record, RecordKey, RecordPage, Records, Rejected, Result, SaveOffset, Signals, StorageError,
+    StreamEvent, StreamName, Streams, Topic, Transactions, TrimParams, Trimmed, TryLock, Wakes,
 };
 use std::time::Duration;
 
@@ -112,15 +113,36 @@ impl Records for RedisStorage {
 #[async_trait]
 impl Transactions for RedisStorage {
     async fn commit(&self, operations: Vec<Operation>) -> Result<Vec<Applied>, Rejected> {
-        let is_observation = |operation: &Operation| matches!(operation, Operation::Observe(_));
-        if let Some(place) = operations.iter().position(is_observation) {
-            let error = StorageError::Unsupported { operation: "observe" };
-            return Err(Rejected { index: Some(place), error });
-        }
+        let observed = Operation::observation(&operations)?.map(|mutation| mutation.scope.clone());
         let makes_something = operations.iter().any(commits::makes_something);
         let function = if makes_something { "commit" } else { "commit_drains" };
         let expected: Vec<_> = operations.iter().map(commits::Expected::of).collect();
         let args = commits::args(operations);
-        self.call(function, Writes, args, |reply| commits::answers(reply, &expected)).await?
+        let answer =
+            self.call(function, Writes, args, |reply| commits::answers(reply, &expected)).await;
+        match (answer, observed) {
+            // A full server refuses even to look whether this is a repetition, which needs no space.
+            (Err(full @ StorageError::Full { .. }), Some(scope)) => {
+                let error = match self.mutation(scope).await? {
+                    Some(found) => StorageError::MutationObserved { mutation: Box::new(found) },
+                    None => return Err(full.into()),
+                };
+                Err(Rejected { index: Some(0), error })
+            }
+            (answer, _) => answer?,
+        }
+    }
+}
+
+#[async_trait]
+impl Ledger for RedisStorage {
+    async fn mutation(&self, scope: MutationScope) -> Result<Option<Mutation>> {
+        let args = vec![ledger::field(&scope)];
+        self.call("mutation", Reads, args, |reply| ledger::found(&scope, reply)).await
+    }
+
+    async fn prune(&self, params: PruneParams) -> Result<Pruned> {
+        let args = ledger::prune(params);
+        self.call("prune", Writes, args, |reply| ledger::pruned(&reply, params.limit)).await
     }
 }

@@ -3,7 +3,8 @@
 -- and can be done at once. Changes of tasks may send what was collected before: so it is foreseen, in
 -- the order of the operations, what each would find, and tasks change when all are known to go well.
 
-local ENQUEUE, PUBLISH, NOTIFY, SAVE_OFFSET, COMPARE_AND_SET, CANCEL, RESOLVE = 1, 2, 3, 4, 5, 6, 7
+local ENQUEUE, PUBLISH, NOTIFY, SAVE_OFFSET = 1, 2, 3, 4
+local COMPARE_AND_SET, CANCEL, RESOLVE, OBSERVE = 5, 6, 7, 8
 local ID_CONFLICT, CAS_CONFLICT, NO_TASK = 1, 1, 1
 local of = parts_of_commits
 
@@ -96,6 +97,9 @@ do_at_once[COMPARE_AND_SET] = function(tx, args, at)
   return revision >= 0 and pack('>i8', revision)
 end
 
+-- It was known before that nothing is recorded, and what is to be is known when all is done.
+do_at_once[OBSERVE] = function() return '' end
+
 -- Makes sure that a task which was changed in this commit is read again as it is now.
 local function settle(tx, changed, id)
   if changed[id] then
@@ -118,12 +122,17 @@ change_task[CANCEL] = function(tx, _, step) return string.char(of.cancel_one(tx,
 
 change_task[RESOLVE] = function(tx, args, step) return of.resolve_packed(tx, args, step.at) end
 
--- The operation that failed, from 0, and an error's number; or -1 and the answers, one behind the
--- other.
+-- The operation that failed, from 0, and an error's number, or of an observation what is recorded; or
+-- -1 and the answers, one behind the other.
 local function commit(keys, args)
   local tx = begin(keys)
   local ids = {}
   local steps = read_steps(args, ids)
+  local first = steps[1]
+  -- A repetition is told before anything else is looked at.
+  local scope = first and first.kind == OBSERVE and args[first.at]
+  local known = scope and of.recorded(tx, scope)
+  if known then return { first.number, known } end
   fetch(tx, ids)
   local seen, answers = {}, {}
   for n, step in ipairs(steps) do
@@ -142,8 +151,10 @@ local function commit(keys, args)
       answers[n] = change_task[step.kind](tx, args, step)
     end
   end
+  local answer = concat(answers)
+  if scope then of.record(tx, scope, args[first.at + 1], answer) end
   finish(tx)
-  return { -1, concat(answers) }
+  return { -1, answer }
 end
 
 register('commit', commit, NEEDS_SPACE)

@@ -18,14 +18,14 @@ local function compare_and_set(tx, name, change, value)
   if revision ~= expected or (has_value == 0 and revision == 0) then return CONFLICT end
   if has_value == 0 then
     rows.put(tx, 'records', name, pack(RECORD_HEAD, last, 0, tx.now))
-    tx.named[name] = false
+    rows.rank(tx, 'names', name, false)
     return last
   end
   if made == 0 then
     -- They share a number with tasks, which only grows.
     tx.admitted = tx.admitted + 1
     made = tx.admitted
-    tx.named[name] = true
+    rows.rank(tx, 'names', name, 0)
   end
   rows.put(tx, 'records', name, pack(RECORD_HEAD, last + 1, made, tx.now) .. value)
   return last + 1

@@ -7,7 +7,7 @@ local STATE = '>Bi8i8i8i8i8i8i8'
 -- The names of the keys, in the order in which they are passed.
 local KEYS = {
   'state', 'tasks', 'bodies', 'history', 'index', 'runs', 'tallies', 'served', 'queues', 'secrets',
-  'locks', 'records', 'names', 'streams', 'events',
+  'locks', 'records', 'names', 'streams', 'events', 'mutations', 'observed',
 }
 -- Lua passes so many arguments to a command at most; even, since some come in pairs.
 local ARGUMENTS_MAX = 2000
@@ -54,7 +54,7 @@ local function begin(keys)
     emptied = {}, -- queues that a task was removed from
     removed = 0, -- tasks, and records of their histories
     rows = {}, -- of what is no task's, by key: what its fields become; false deletes
-    named = {}, -- members of names: whether they are there from now on
+    ranks = {}, -- of members of sorted sets, by key: what their scores become; false removes
     topics = {}, -- that have news
   }
   for at, name in ipairs(KEYS) do tx.keys[name] = keys[at] end
@@ -159,19 +159,33 @@ function rows.get(tx, key, field)
   return call('HGET', tx.keys[key], field)
 end
 
-function rows.send(tx)
-  for key, fields in pairs(tx.rows) do send_fields(tx.keys[key], fields) end
+-- The same of the members of a sorted set.
+function rows.rank(tx, key, member, score)
+  local known = tx.ranks[key]
+  if not known then
+    known = {}
+    tx.ranks[key] = known
+  end
+  known[member] = score
+end
+
+function rows.send_ranks(key, ranks)
   local entered, left = {}, {}
-  for name, stays in pairs(tx.named) do
-    if stays then
-      entered[#entered + 1] = '0'
-      entered[#entered + 1] = name
+  for member, score in pairs(ranks) do
+    if score then
+      entered[#entered + 1] = score
+      entered[#entered + 1] = member
     else
-      left[#left + 1] = name
+      left[#left + 1] = member
     end
   end
-  send('ZREM', tx.keys.names, left)
-  send('ZADD', tx.keys.names, entered)
+  send('ZREM', key, left)
+  send('ZADD', key, entered)
+end
+
+function rows.send(tx)
+  for key, fields in pairs(tx.rows) do send_fields(tx.keys[key], fields) end
+  for key, ranks in pairs(tx.ranks) do rows.send_ranks(tx.keys[key], ranks) end
 end
 
 -- How many to read next for a page that has so many, which weigh so much of what there is room for:
