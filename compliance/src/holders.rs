@@ -33,6 +33,7 @@ pub struct Tally {
 /// Holders under way.
 #[derive(Debug)]
 pub struct Holders {
+    name: LockName,
     register: Arc<FencedRegister>,
     failed: Arc<AtomicUsize>,
     hands: Hands,
@@ -60,7 +61,17 @@ impl Holders {
                 hands.put_to_work(holder.work(hands.end()));
             }
         }
-        Self { register, failed, hands }
+        Self { name, register, failed, hands }
+    }
+
+    /// The lock, for one more who wants it.
+    pub fn lock(&self) -> &LockName {
+        &self.name
+    }
+
+    /// What it protects.
+    pub fn register(&self) -> &FencedRegister {
+        &self.register
     }
 
     /// Returns when more was written.
