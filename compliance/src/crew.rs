@@ -4,6 +4,7 @@
 
 use crate::{
     Random,
+    hands::{End, Hands},
     history::{History, Truth, check},
 };
 use bytes::Bytes;
@@ -15,11 +16,10 @@ use rdq_spi::{
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
-use tokio::task::JoinHandle;
 
 /// What workers ask for: short, so that some lapse.
 pub const LEASE: Duration = Duration::from_millis(400);
@@ -37,7 +37,6 @@ pub struct Tally {
 
 #[derive(Debug, Default)]
 struct Counters {
-    is_over: AtomicBool,
     admitted: AtomicUsize,
     resolved: AtomicUsize,
     failed: AtomicUsize,
@@ -48,7 +47,7 @@ struct Counters {
 pub struct Crew {
     history: History,
     counters: Arc<Counters>,
-    hands: Vec<JoinHandle<()>>,
+    hands: Hands,
 }
 
 /// A queue.
@@ -115,16 +114,17 @@ impl Crew {
     pub async fn start(open: impl AsyncFn() -> Arc<dyn Storage>) -> Self {
         let history = History::new();
         let counters = Arc::new(Counters::default());
-        let mut hands = Vec::new();
+        let mut hands = Hands::default();
         let seed = Random::any_seed();
         eprintln!("seed {seed}");
         for number in 0..2_u64 {
             let store = history.watch(open().await);
-            let hand = Hand { store, counters: counters.clone(), queue: queue("crew") };
-            hands.push(tokio::spawn(hand.clone().produce(number)));
+            let (counters, end) = (counters.clone(), hands.end());
+            let hand = Hand { store, counters, end, queue: queue("crew") };
+            hands.put_to_work(hand.clone().produce(number));
             for worker in 0..3 {
                 let random = Random::seeded(seed ^ (number * 10 + worker));
-                hands.push(tokio::spawn(hand.clone().work(random)));
+                hands.put_to_work(hand.clone().work(random));
             }
         }
         Self { history, counters, hands }
@@ -133,20 +133,14 @@ impl Crew {
     /// Returns when more was done.
     pub async fn works_on(&self) {
         let done = || self.counters.resolved.load(Ordering::Relaxed);
-        let before = done();
-        while done() < before + 20 {
-            assert!(self.hands.iter().all(|hand| !hand.is_finished()), "a hand failed");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        let enough = done() + 20;
+        self.hands.work_until(|| done() >= enough).await;
     }
 
     /// Lets them end, does what is left, on this handle, and judges.
     pub async fn finish(self, store: Arc<dyn Storage>) -> Tally {
         self.works_on().await;
-        self.counters.is_over.store(true, Ordering::Relaxed);
-        for hand in self.hands {
-            hand.await.expect("no hand fails");
-        }
+        self.hands.finish().await;
         let queue = queue("crew");
         let store = self.history.watch(store);
         loop {
@@ -203,14 +197,11 @@ impl Crew {
 struct Hand {
     store: Arc<dyn Storage>,
     counters: Arc<Counters>,
+    end: End,
     queue: QueueName,
 }
 
 impl Hand {
-    fn is_over(&self) -> bool {
-        self.counters.is_over.load(Ordering::Relaxed)
-    }
-
     async fn failed(&self) {
         self.counters.failed.fetch_add(1, Ordering::Relaxed);
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -225,7 +216,7 @@ impl Hand {
                 self.failed().await;
             }
             self.counters.admitted.fetch_add(3, Ordering::Relaxed);
-            if self.is_over() {
+            if self.end.has_come() {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -233,7 +224,7 @@ impl Hand {
     }
 
     async fn work(self, mut random: Random) {
-        while !self.is_over() {
+        while !self.end.has_come() {
             let Ok(claims) = claim_from(&*self.store, &self.queue, LEASE).await else {
                 self.failed().await;
                 continue;

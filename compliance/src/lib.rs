@@ -14,9 +14,13 @@ mod given;
 mod model;
 
 pub mod crew;
+pub mod fenced;
 pub mod history;
+pub mod holders;
+pub mod tellers;
 
 mod envelope;
+mod hands;
 mod random;
 
 pub use fixture::Fixture;

@@ -52,8 +52,8 @@ impl MongoServer {
 
     /// A server of the test's own: a replica set of one.
     pub async fn start() -> Result<Self, StartError> {
-        if let Some(program) = program() {
-            return Self::local_of(std::env::temp_dir(), program, true).await;
+        if program().is_some() {
+            return Self::start_with(&[]).await;
         }
         if container::engine_is_there() {
             let running = Container::start(&IMAGE).await?;
@@ -69,10 +69,17 @@ impl MongoServer {
         Err(missing_server())
     }
 
+    /// An installed server of the test's own, a replica set of one, with these parameters, as
+    /// `name=value`.
+    pub async fn start_with(parameters: &[&str]) -> Result<Self, StartError> {
+        let program = program().ok_or_else(missing_server)?;
+        Self::local_of(std::env::temp_dir(), program, Some(parameters)).await
+    }
+
     /// A server of the test's own that is in no replica set.
     pub async fn start_standalone() -> Result<Self, StartError> {
         match program() {
-            Some(program) => Self::local_of(std::env::temp_dir(), program, false).await,
+            Some(program) => Self::local_of(std::env::temp_dir(), program, None).await,
             None => Err(missing_server()),
         }
     }
@@ -81,13 +88,22 @@ impl MongoServer {
     /// for instance on a disk that is the test's, too.
     pub async fn start_in(parent: &Path) -> Result<Self, StartError> {
         match program() {
-            Some(program) => Self::local_of(parent.to_owned(), program, true).await,
+            Some(program) => Self::local_of(parent.to_owned(), program, Some(&[])).await,
             None => Err(missing_server()),
         }
     }
 
-    async fn local_of(parent: PathBuf, program: PathBuf, in_set: bool) -> Result<Self, StartError> {
-        let server = way::started(move || start_local(&parent, program, in_set)).await?;
+    /// In a set if it has parameters, be they none.
+    async fn local_of(
+        parent: PathBuf,
+        program: PathBuf,
+        parameters: Option<&[&str]>,
+    ) -> Result<Self, StartError> {
+        let in_set = parameters.is_some();
+        let parameters = parameters.unwrap_or_default().iter();
+        let settings = parameters.flat_map(|it| ["--setParameter".into(), (*it).to_owned()]);
+        let settings = settings.collect();
+        let server = way::started(move || start_local(&parent, program, in_set, settings)).await?;
         let way = if in_set { "replicaSet=rs0" } else { "directConnection=true" };
         let url = format!("mongodb://127.0.0.1:{}/?{way}", server.port());
         Ok(Self { url, way: Way::Local(server) })
@@ -130,8 +146,15 @@ fn program() -> Option<PathBuf> {
     local::find("mongod", [tools])
 }
 
-fn start_local(parent: &Path, program: PathBuf, in_set: bool) -> Result<LocalServer, StartError> {
-    let set = ["--replSet", SET].map(String::from);
+fn start_local(
+    parent: &Path,
+    program: PathBuf,
+    in_set: bool,
+    mut settings: Vec<String>,
+) -> Result<LocalServer, StartError> {
+    if in_set {
+        settings.extend(["--replSet", SET].map(String::from));
+    }
     let spec = Spec {
         program,
         account: None,
@@ -143,7 +166,7 @@ fn start_local(parent: &Path, program: PathBuf, in_set: bool) -> Result<LocalSer
             arguments.extend(["--wiredTigerCacheSizeGB", "0.5"].map(String::from));
             arguments
         },
-        settings: if in_set { set.to_vec() } else { Vec::new() },
+        settings,
         ready: LISTENING,
         not_yet: None,
         end_signal: "KILL",

@@ -1,6 +1,6 @@
 //! Commits: everything happens at one instant, or nothing does.
 
-use crate::{Fixture, Random, given::*};
+use crate::{Fixture, Random, given::*, tellers::Tellers};
 use futures::StreamExt as _;
 use rdq_spi::{
     Applied, Call, Operation, Resolution, Storage, StorageError, TaskStatus, Topic, Wake,
@@ -301,107 +301,7 @@ pub(crate) async fn one_of_many_commits_on_a_revision_wins<F: Fixture>(fixture: 
 }
 
 pub(crate) async fn transfers_keep_the_sum_and_their_journal<F: Fixture>(fixture: F) {
-    const START: i64 = 1000;
-    let stores = [fixture.open().await, fixture.open().await];
-    let (accounts, journal) = ([(); 4].map(|()| some_key()), some_stream());
-    for account in &accounts {
-        change(&*stores[0], set(account, 0, START.to_string())).await.expect("an account");
-    }
-    let tellers: Vec<_> = (0..6_u64)
-        .map(|seed| {
-            let store = stores[usize::from(seed % 2 == 0)].clone();
-            let (accounts, journal) = (accounts.clone(), journal.clone());
-            tokio::spawn(async move {
-                let mut random = Random::seeded(seed);
-                let mut acknowledged = Vec::new();
-                for number in 0..12 {
-                    let from = random.below(4);
-                    let to = (from + 1 + random.below(3)) % 4;
-                    let amount = 1 + i64::try_from(random.below(50)).expect("small");
-                    let entry = format!("{seed}/{number} {from} {to} {amount}");
-                    let transfer = transfer(&*store, &accounts, &journal, &entry);
-                    // Some callers do not wait: whether theirs happened, only the journal tells.
-                    let patience = if random.percent(30) {
-                        Duration::from_micros(random.below(3000) as u64)
-                    } else {
-                        Duration::from_secs(3600)
-                    };
-                    if tokio::time::timeout(patience, transfer).await.is_ok() {
-                        acknowledged.push(entry);
-                    }
-                }
-                acknowledged
-            })
-        })
-        .collect();
-    let mut acknowledged = Vec::new();
-    for teller in tellers {
-        acknowledged.extend(teller.await.expect("a teller"));
-    }
-    // What was dropped may still be under way. Once each account has another revision, none of it
-    // can happen any more.
-    for account in &accounts {
-        loop {
-            let now = get_record(&*stores[0], account).await.expect("an account");
-            match change(&*stores[0], set(account, now.revision, now.value)).await {
-                Ok(_) => break,
-                answer => assert!(is_conflict(&answer), "{answer:?}"),
-            }
-        }
-    }
-    let entries = texts(&read_all(&*stores[1], &journal).await);
-    let mut expected = [START; 4];
-    for entry in &entries {
-        let (from, to, amount) = parts(entry);
-        expected[from] -= amount;
-        expected[to] += amount;
-    }
-    let mut balances = [0; 4];
-    for (balance, account) in balances.iter_mut().zip(&accounts) {
-        *balance = amount_of(&get_record(&*stores[1], account).await.expect("an account").value);
-    }
-    assert_eq!(balances.iter().sum::<i64>(), 4 * START, "nothing is made and nothing is lost");
-    assert_eq!(balances, expected, "the journal tells of all that happened: {entries:?}");
-    let distinct: HashSet<_> = entries.iter().collect();
-    assert_eq!(distinct.len(), entries.len(), "each once");
-    for entry in acknowledged {
-        assert!(distinct.contains(&entry), "{entry} was acknowledged and is not there");
-    }
-}
-
-/// Moves an amount from one account to another and notes it, as often as it takes.
-async fn transfer(
-    store: &dyn Storage,
-    accounts: &[rdq_spi::RecordName; 4],
-    journal: &rdq_spi::StreamName,
-    entry: &str,
-) {
-    let (from, to, amount) = parts(entry);
-    loop {
-        let mut operations = vec![Operation::Publish(event(journal, entry.to_owned()))];
-        for (index, change) in [(from, -amount), (to, amount)] {
-            let account = get_record(store, &accounts[index]).await.expect("an account");
-            let balance = amount_of(&account.value) + change;
-            let set = set(&accounts[index], account.revision, balance.to_string());
-            operations.push(Operation::CompareAndSet(set));
-        }
-        match commit(store, operations).await.map_err(|rejected| rejected.error) {
-            Ok(_) => return,
-            Err(StorageError::CasConflict { .. } | StorageError::Contention { .. }) => {
-                tokio::task::yield_now().await;
-            }
-            Err(error) => panic!("{error:?}"),
-        }
-    }
-}
-
-/// An entry of the journal: from, to, amount.
-fn parts(entry: &str) -> (usize, usize, i64) {
-    let words: Vec<_> = entry.split(' ').collect();
-    let index = |word: &str| word.parse().expect("an index");
-    (index(words[1]), index(words[2]), words[3].parse().expect("an amount"))
-}
-
-fn amount_of(value: &[u8]) -> i64 {
-    std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).expect("an amount")
+    let tellers = Tellers::start(async || fixture.open().await).await;
+    tellers.works_on().await;
+    tellers.finish(fixture.open().await).await;
 }

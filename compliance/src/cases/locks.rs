@@ -1,9 +1,9 @@
 //! Locks: one holder at a time, by the storage's clock, and numbers that only grow.
 
-use crate::{Fixture, Random, given::*};
+use crate::{Fixture, given::*, holders::Holders};
 use std::{
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -147,76 +147,9 @@ pub(crate) async fn generations_grow_over_releases_and_lapses<F: Fixture>(fixtur
     }
 }
 
-/// What a lock protects, as the callers' own systems keep it: who holds a later generation than all
-/// before shuts the earlier ones out.
-#[derive(Default)]
-struct FencedRegister(Mutex<Register>);
-
-#[derive(Default, Clone, Copy)]
-struct Register {
-    latest: i64,
-    value: u64,
-    refused: u64,
-}
-
-impl FencedRegister {
-    fn look(&self) -> Register {
-        *self.0.lock().expect("nobody panics with it")
-    }
-
-    /// Runs this with the register, unless somebody with a later generation was here.
-    fn enter<T>(&self, generation: i64, run: impl FnOnce(&mut Register) -> T) -> Option<T> {
-        let mut register = self.0.lock().expect("nobody panics with it");
-        if generation < register.latest {
-            register.refused += 1;
-            return None;
-        }
-        register.latest = generation;
-        Some(run(&mut register))
-    }
-}
-
 pub(crate) async fn the_generation_fences_off_who_held_it_before<F: Fixture>(fixture: F) {
-    const EACH: u64 = 5;
-    let stores = [fixture.open().await, fixture.open().await];
-    let name = some_lock();
-    let register = Arc::new(FencedRegister::default());
-    // One reads, and writes only once others have: without the fence their increments were lost.
-    let late = owner("late");
-    let early = try_lock(&*stores[0], &name, &late, SHORT_LEASE).await.expect("acquired");
-    let seen = register.enter(early.generation, |it| it.value).expect("the first");
-    let holders: Vec<_> = (0..6_u64)
-        .map(|seed| {
-            let store = stores[usize::from(seed % 2 == 0)].clone();
-            let (name, register) = (name.clone(), register.clone());
-            tokio::spawn(async move {
-                let (me, mut random, mut done) =
-                    (owner(&seed.to_string()), Random::seeded(seed), 0);
-                while done < EACH {
-                    let Some(held) = try_lock(&*store, &name, &me, SHORT_LEASE).await else {
-                        tokio::time::sleep(Duration::from_millis(2)).await;
-                        continue;
-                    };
-                    let read = register.enter(held.generation, |it| it.value);
-                    if random.percent(20) {
-                        lapse(SHORT_LEASE).await;
-                    }
-                    if let Some(value) = read {
-                        let write = |it: &mut Register| it.value = value + 1;
-                        done += u64::from(register.enter(held.generation, write).is_some());
-                    }
-                    release(&*store, hold(&name, &held)).await;
-                }
-            })
-        })
-        .collect();
-    for holder in holders {
-        holder.await.expect("a holder");
-    }
-    let written = register.look();
-    assert_eq!(written.value, 6 * EACH, "each increment is there once");
-    assert!(register.enter(early.generation, |it| it.value = seen + 1).is_none(), "fenced off");
-    assert_eq!(register.look().refused, written.refused + 1);
+    let tally = Holders::start(async || fixture.open().await).await.finish().await;
+    assert_eq!(tally.failed, 0, "nothing was in the way");
 }
 
 pub(crate) async fn names_and_owners_that_look_alike_are_apart<F: Fixture>(fixture: F) {

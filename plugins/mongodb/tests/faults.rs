@@ -8,14 +8,18 @@ mod served;
 
 use futures::StreamExt as _;
 use mongodb::bson::doc;
-use rdq_compliance::crew::{self, Crew, claim_from, new_task, queue, resolution};
+use rdq_compliance::{
+    crew::{self, Crew, claim_from, new_task, queue, resolution},
+    holders::Holders,
+    tellers::Tellers,
+};
 use rdq_mongodb::OpenError;
 use rdq_spi::{
-    Call, ExtendParams, Moment, RedriveParams, Selection, Storage, StorageError, TaskStatus,
+    Call, ExtendParams, Moment, RedriveParams, Selection, Storage as _, StorageError, TaskStatus,
 };
 use rdq_test_servers::{LocalServer, Proxy};
 use served::Served;
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(60);
 /// What a command begins with that puts in tasks, and one that changes them.
@@ -37,18 +41,56 @@ async fn until_served<T>(mut call: impl AsyncFnMut() -> Result<T, StorageError>)
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_killed_again_and_again_loses_nothing() {
-    let Some(served) = Served::start().await else { return };
-    let crew = Crew::start(async || served.handle().await).await;
+/// Kills the server and starts it again, each time after some work.
+async fn kill_again_and_again(served: &Served, work: impl AsyncFn()) {
     for _ in 0..4 {
-        crew.works_on().await;
+        work().await;
         served.process(LocalServer::kill);
         tokio::time::sleep(Duration::from_millis(200)).await;
         served.process(LocalServer::start_again).unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_killed_again_and_again_loses_nothing() {
+    let Some(served) = Served::start().await else { return };
+    let crew = Crew::start(async || served.handle().await).await;
+    kill_again_and_again(&served, async || crew.works_on().await).await;
     let tally = crew.finish(served.handle().await).await;
     assert!(tally.failed > 0, "the kills were not noticed: {tally:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holders_of_a_lock_are_fenced_off_over_kills() {
+    let Some(served) = Served::start().await else { return };
+    let holders = Holders::start(async || served.handle().await).await;
+    kill_again_and_again(&served, async || holders.works_on().await).await;
+    let tally = holders.finish().await;
+    assert!(tally.failed > 0, "the kills were not noticed: {tally:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn transfers_keep_the_sum_over_kills() {
+    let Some(served) = Served::start().await else { return };
+    let tellers = Tellers::start(async || served.handle().await).await;
+    kill_again_and_again(&served, async || tellers.works_on().await).await;
+    let tally = tellers.finish(served.handle().await).await;
+    assert!(tally.unavailable + tally.unknown > 0, "the kills were not noticed: {tally:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn transfers_keep_the_sum_where_answers_to_commits_are_lost() {
+    let Some(served) = Served::start().await else { return };
+    let proxy = Proxy::before(served.address()).await.unwrap();
+    let tellers = Tellers::start(async || served.handle_through(proxy.address()).await).await;
+    for _ in 0..20 {
+        proxy.lose_answer_to("commitTransaction");
+        tellers.works_on().await;
+    }
+    let tally = tellers.finish(served.handle().await).await;
+    assert_eq!(proxy.lost(), 20);
+    // The driver asks again by itself, so that a teller need not hear of it.
+    assert!(tally.acknowledged > 0, "{tally:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -68,11 +110,7 @@ async fn a_pause_longer_than_the_leases_makes_no_second_claim() {
 async fn connections_that_are_cut_under_load_are_made_again() {
     let Some(served) = Served::start().await else { return };
     let proxy = Proxy::before(served.address()).await.unwrap();
-    let open = async || {
-        let store: Arc<dyn Storage> = Arc::new(served.open_through(proxy.address()).await);
-        store
-    };
-    let crew = Crew::start(open).await;
+    let crew = Crew::start(async || served.handle_through(proxy.address()).await).await;
     for _ in 0..10 {
         crew.works_on().await;
         proxy.cut_all();

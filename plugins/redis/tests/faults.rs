@@ -7,13 +7,17 @@
 mod servers;
 
 use futures::StreamExt as _;
-use rdq_compliance::crew::{self, Crew, claim_from, new_task, queue, resolution};
+use rdq_compliance::{
+    crew::{self, Crew, claim_from, new_task, queue, resolution},
+    holders::Holders,
+    tellers::Tellers,
+};
 use rdq_redis::{OpenError, RedisConfig, RedisStorage};
 use rdq_spi::{
     Call, CompareAndSet, Durability, ExtendParams, LockName, Locks as _, Moment, MutationKey,
     MutationKind, MutationScope, MutationStatus, NewEvent, NewMutation, Operation, OperationName,
     OwnerName, PurgeParams, RecordKey, RecordName, RecordSpace, Records as _, RedriveParams,
-    Selection, Storage as _, StorageError, StreamName, Streams as _, SubjectName, TaskStatus,
+    Selection, Storage, StorageError, StreamName, Streams as _, SubjectName, TaskStatus,
     Transactions as _, TryLock,
 };
 use rdq_test_servers::{LocalServer, Proxy, redis::Flavor};
@@ -36,18 +40,62 @@ fn command(words: &str) -> redis::Cmd {
     command
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_killed_again_and_again_loses_nothing() {
-    let Some(served) = start(&[]).await else { return };
-    let crew = Crew::start(async || served.handle().await).await;
+/// Kills the server and starts it again, each time after some work.
+async fn kill_again_and_again(served: &Served, work: impl AsyncFn()) {
     for _ in 0..4 {
-        crew.works_on().await;
+        work().await;
         served.process(LocalServer::kill);
         tokio::time::sleep(Duration::from_millis(200)).await;
         served.process(LocalServer::start_again).unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_killed_again_and_again_loses_nothing() {
+    let Some(served) = start(&[]).await else { return };
+    let crew = Crew::start(async || served.handle().await).await;
+    kill_again_and_again(&served, async || crew.works_on().await).await;
     let tally = crew.finish(served.handle().await).await;
     assert!(tally.failed > 0, "the kills were not noticed: {tally:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holders_of_a_lock_are_fenced_off_over_kills() {
+    let Some(served) = start(&[]).await else { return };
+    let holders = Holders::start(async || served.handle().await).await;
+    kill_again_and_again(&served, async || holders.works_on().await).await;
+    let tally = holders.finish().await;
+    assert!(tally.failed > 0, "the kills were not noticed: {tally:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn transfers_keep_the_sum_over_kills() {
+    let Some(served) = start(&[]).await else { return };
+    let tellers = Tellers::start(async || served.handle().await).await;
+    kill_again_and_again(&served, async || tellers.works_on().await).await;
+    let tally = tellers.finish(served.handle().await).await;
+    assert!(tally.unavailable + tally.unknown > 0, "the kills were not noticed: {tally:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn transfers_keep_the_sum_where_answers_to_commits_are_lost() {
+    let Some(served) = start(&[]).await else { return };
+    let address = served.address();
+    let proxy = Proxy::before(address.trim_start_matches("redis://")).await.unwrap();
+    let url = served.url_through(&format!("redis://{}", proxy.address()));
+    let open = async || {
+        let config = RedisConfig::from_url(&url).unwrap();
+        let store: Arc<dyn Storage> = Arc::new(RedisStorage::connect(config).await.unwrap());
+        store
+    };
+    let tellers = Tellers::start(open).await;
+    for _ in 0..20 {
+        proxy.lose_answer_to("_commit\r\n");
+        tellers.works_on().await;
+    }
+    let tally = tellers.finish(served.handle().await).await;
+    assert_eq!(proxy.lost(), 20);
+    assert!(tally.unknown > 0, "the losses were not noticed: {tally:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,13 +12,14 @@ mod shared_database {
     pub(super) mod stopped;
     pub(super) mod disk;
     pub(super) mod clocks;
+    pub(super) mod coordination;
 }
 mod harness;
 
 use harness::{Verdict, database::Kind, trial};
 use libtest_mimic::Trial;
 use rdq_compliance::Random;
-use shared_database::{clocks, database_gone, disk, killed, started, stopped};
+use shared_database::{clocks, coordination, database_gone, disk, killed, started, stopped};
 use std::process::ExitCode;
 
 const ALL: [Kind; 4] = [Kind::Sqlite, Kind::Postgres, Kind::Redis, Kind::Mongodb];
@@ -29,6 +30,8 @@ fn main() -> ExitCode {
     let trials = [
         on(&ALL, "eight_servers_start_at_once", started::at_once_share_one_database),
         on(&ALL, "claimants_and_servers_are_killed", killed::loses_nothing),
+        on(&ALL, "lock_holders_and_servers_are_killed", coordination::late_holders_are_fenced_off),
+        on(&ALL, "servers_are_killed_under_transfers", coordination::transfers_keep_the_sum),
         on(&ALL, "a_server_stops_longer_than_its_leases", stopped::server_is_too_late),
         on(&SERVERS, "the_database_is_killed", database_gone::killed_is_borne),
         on(&SERVERS, "the_database_stops_longer_than_the_leases", stopped::database_is_waited_for),

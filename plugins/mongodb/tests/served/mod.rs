@@ -68,6 +68,11 @@ impl Served {
         open_at(&url).await.expect("the server can be used")
     }
 
+    /// The same, as a storage.
+    pub(crate) async fn handle_through(&self, address: impl std::fmt::Display) -> Arc<dyn Storage> {
+        Arc::new(self.open_through(address).await)
+    }
+
     /// Does something to the process.
     pub(crate) fn process<T>(&self, act: impl FnOnce(&mut LocalServer) -> T) -> T {
         let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,6 +6,7 @@ use crate::{
     schema::Schema,
 };
 use futures::StreamExt as _;
+use rdq_compliance::{holders::Holders, tellers::Tellers};
 use rdq_spi::{Storage, StorageError, TaskStatus};
 use rdq_test_servers::{
     Proxy,
@@ -19,6 +20,10 @@ use std::{
     },
     time::Duration,
 };
+
+async fn handle(url: &str) -> Arc<dyn Storage> {
+    Arc::new(open(url).await)
+}
 
 async fn own_server() -> PostgresServer {
     PostgresServer::start().await.unwrap()
@@ -107,6 +112,61 @@ async fn a_database_that_is_killed_under_load_loses_nothing_acknowledged() {
     }
     let lost: Vec<_> = acknowledged.difference(&claimed).collect();
     assert_eq!(lost, Vec::<&rdq_spi::TaskId>::new());
+}
+
+/// Kills the server and starts it again, each time after some work.
+async fn kill_again_and_again(server: &mut PostgresServer, work: impl AsyncFn()) {
+    for _ in 0..3 {
+        work().await;
+        let local = server.local().unwrap();
+        local.kill();
+        local.start_again().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holders_of_a_lock_are_fenced_off_over_kills() {
+    if is_ignored(postgres::missing_locally()) {
+        return;
+    }
+    let mut server = own_server().await;
+    let schema = Schema::new(&server);
+    let holders = Holders::start(async || handle(&schema.url()).await).await;
+    kill_again_and_again(&mut server, async || holders.works_on().await).await;
+    let tally = holders.finish().await;
+    assert!(tally.failed > 0, "the kills were not noticed: {tally:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn transfers_keep_the_sum_over_kills() {
+    if is_ignored(postgres::missing_locally()) {
+        return;
+    }
+    let mut server = own_server().await;
+    let schema = Schema::new(&server);
+    let tellers = Tellers::start(async || handle(&schema.url()).await).await;
+    kill_again_and_again(&mut server, async || tellers.works_on().await).await;
+    let tally = tellers.finish(handle(&schema.url()).await).await;
+    assert!(tally.unavailable + tally.unknown > 0, "the kills were not noticed: {tally:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn transfers_keep_the_sum_where_answers_to_commits_are_lost() {
+    if is_ignored(postgres::missing_locally()) {
+        return;
+    }
+    let mut server = own_server().await;
+    let proxy = proxy_before(&mut server).await;
+    let schema = Schema::new(&server);
+    let url = schema.url_through(&url_of(&proxy));
+    let tellers = Tellers::start(async || handle(&url).await).await;
+    for _ in 0..20 {
+        proxy.lose_answer_to("COMMIT");
+        tellers.works_on().await;
+    }
+    let tally = tellers.finish(handle(&schema.url()).await).await;
+    assert_eq!(proxy.lost(), 20);
+    assert!(tally.unknown > 0, "the losses were not noticed: {tally:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

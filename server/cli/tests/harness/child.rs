@@ -11,7 +11,10 @@ use super::{
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use rdq_compliance::history::Grant;
 use rdq_proto::{time, v1};
-use rdq_spi::{ClaimToken, Timestamp};
+use rdq_remote::RemoteStorage;
+use rdq_spi::{
+    ClaimToken, HeldLock, Hold, LockName, Locks as _, OwnerName, StorageError, Timestamp, TryLock,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -38,6 +41,8 @@ pub(crate) enum Job {
     FollowUnread,
     /// Opens a `Work` stream, and resolves nothing.
     Work,
+    /// Takes the lock that is called as the queue, and once it is told to finish, renews it.
+    Lock,
 }
 
 /// What a child is to do.
@@ -62,6 +67,15 @@ pub(crate) enum Line {
     Open,
     /// It was handed out a task.
     Claimed(Claimed),
+    /// It has the lock, under this generation, in its own name.
+    Locked {
+        /// Who it is.
+        owner: String,
+        /// The hold's.
+        generation: i64,
+    },
+    /// It was told whether it still has the lock.
+    Renewed(bool),
     /// It completed a task, and was answered so: `OK`, or the reason of the error.
     Completed {
         /// The task.
@@ -176,6 +190,20 @@ impl ChildWorker {
         claims
     }
 
+    /// The hold of a lock that it has. Panics if the child ends before.
+    pub(crate) async fn hold(&mut self) -> HeldLock {
+        match self.line().await {
+            Some(Line::Locked { owner, generation }) => HeldLock {
+                owner: OwnerName::new(&owner).expect("an owner"),
+                generation,
+                // Nobody here asks for what only the child was told.
+                expires_at: Timestamp::MAX,
+                remaining: Duration::ZERO,
+            },
+            other => panic!("the child has no lock: {other:?}"),
+        }
+    }
+
     /// Every claim that it printed and that was not read yet, until it is quiet for so long.
     pub(crate) async fn further_claims(&mut self, quiet: Duration) -> Vec<Claimed> {
         let mut claims = Vec::new();
@@ -236,6 +264,31 @@ pub(crate) fn run_if_child() -> Option<ExitCode> {
     Some(if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+async fn hold_lock(orders: &Orders) -> Result<(), StorageError> {
+    let store = RemoteStorage::connect(&orders.server).await?;
+    let name = LockName::new(&orders.queue).expect("a lock");
+    let owner = OwnerName::new(&format!("child {}", std::process::id())).expect("an owner");
+    let wanted = TryLock { name: name.clone(), owner: owner.clone(), ttl: orders.lease };
+    let held = loop {
+        match store.try_lock(wanted.clone()).await? {
+            Some(held) => break held,
+            None => tokio::time::sleep(Duration::from_millis(2)).await,
+        }
+    };
+    say(&Line::Locked { owner: owner.as_str().to_owned(), generation: held.generation });
+    if told_to_finish() {
+        let hold = Hold { name, owner, generation: Some(held.generation) };
+        let renewed = store.renew_lock(hold, orders.lease).await?;
+        say(&Line::Renewed(renewed.is_some()));
+    }
+    Ok(())
+}
+
+/// Waits to be told; false if nobody is there any more to tell it anything.
+fn told_to_finish() -> bool {
+    std::io::stdin().read_line(&mut String::new()).unwrap_or(0) > 0
+}
+
 async fn carry_out(orders: &Orders) -> Result<(), tonic::Status> {
     let channel = calls::endpoint(&orders.server).connect_lazy();
     let mut tasks = Tasks::new(channel);
@@ -250,8 +303,8 @@ async fn carry_out(orders: &Orders) -> Result<(), tonic::Status> {
             }
             say(&Line::Open);
             say_all(&claimed);
-            if std::io::stdin().read_line(&mut String::new()).unwrap_or(0) == 0 {
-                return Ok(()); // Nobody is there any more to tell it anything.
+            if !told_to_finish() {
+                return Ok(());
             }
             for claimed in &claimed {
                 let held = Held::of(claimed);
@@ -300,6 +353,10 @@ async fn carry_out(orders: &Orders) -> Result<(), tonic::Status> {
             while let Some(message) = stream.message().await? {
                 say_all(&message.tasks);
             }
+        }
+        Job::Lock => {
+            let held = hold_lock(orders).await;
+            held.map_err(|error| tonic::Status::unknown(error.to_string()))?;
         }
     }
     Ok(())

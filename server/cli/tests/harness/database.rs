@@ -71,7 +71,12 @@ impl Database {
             Kind::Redis => {
                 Self::Redis(RedisServer::start(Flavor::Redis).await.expect("a Redis server"))
             }
-            Kind::Mongodb => Self::Mongodb(MongoServer::start().await.expect("a MongoDB server")),
+            Kind::Mongodb => {
+                // A killed server leaves its transaction open, and others wait for its end: a minute,
+                // unless told otherwise.
+                let server = MongoServer::start_with(&["transactionLifetimeLimitSeconds=5"]).await;
+                Self::Mongodb(server.expect("a MongoDB server"))
+            }
         })
     }
 
