@@ -2,7 +2,7 @@
 //! to be, and service resumes by itself.
 
 use crate::{
-    given::{LONG, admit, claim, completion, id, is_ignored, open, queue, task},
+    given::{LONG, admit, claim, completion, id, is_ignored, open, queue, task, until_it_works},
     schema::Schema,
 };
 use futures::StreamExt as _;
@@ -36,23 +36,6 @@ async fn proxy_before(server: &mut PostgresServer) -> Proxy {
 
 fn url_of(proxy: &Proxy) -> String {
     format!("postgres://postgres@{}/postgres", proxy.address())
-}
-
-/// Repeats a call until the storage is there again.
-async fn until_it_works<T>(mut call: impl AsyncFnMut() -> Result<T, StorageError>) -> T {
-    let works = async {
-        loop {
-            match call().await {
-                Ok(answer) => return answer,
-                Err(StorageError::Unavailable { .. } | StorageError::OutcomeUnknown { .. }) => {
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-                Err(error) => panic!("{error:?}"),
-            }
-        }
-    };
-    let answer = tokio::time::timeout(Duration::from_secs(60), works).await;
-    answer.expect("service resumes by itself")
 }
 
 #[tokio::test(flavor = "multi_thread")]

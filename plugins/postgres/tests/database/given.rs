@@ -6,7 +6,7 @@ use rdq_postgres::{PostgresOptions, PostgresStorage};
 use rdq_spi::{
     AttemptReport, Call, Claim, ClaimParams, ClaimQueue, ClaimRef, Claimed, Moment, MutationKey,
     MutationKind, MutationScope, MutationStatus, NewMutation, NewTask, OperationName, Outcome,
-    Overrides, QueueName, Resolution, Storage, SubjectName, TaskId, WorkerId,
+    Overrides, QueueName, Resolution, Storage, StorageError, SubjectName, TaskId, WorkerId,
 };
 use rdq_test_servers::postgres::PostgresServer;
 use sqlx::{Connection as _, PgConnection};
@@ -126,6 +126,23 @@ pub(crate) fn mutation(key: &str, response: &'static str) -> NewMutation {
         status: MutationStatus::Accepted,
         response: response.into(),
     }
+}
+
+/// Repeats a call until the storage is there again.
+pub(crate) async fn until_it_works<T>(mut call: impl AsyncFnMut() -> Result<T, StorageError>) -> T {
+    let works = async {
+        loop {
+            match call().await {
+                Ok(answer) => return answer,
+                Err(StorageError::Unavailable { .. } | StorageError::OutcomeUnknown { .. }) => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    };
+    let answer = tokio::time::timeout(Duration::from_secs(60), works).await;
+    answer.expect("service resumes by itself")
 }
 
 /// Waits until somebody waits for what this connection holds.

@@ -1,22 +1,29 @@
 //! The ledger where it is PostgreSQL's own: who waits for whom, joined transactions, pruning side by
-//! side, the plan of a prune, and what a lost answer leaves.
+//! side, the plan of a prune, and what a lost answer or a crash leaves.
 
 use crate::{
-    given::{blocks, is_ignored, mutation, open, store_on},
+    given::{blocks, is_ignored, mutation, open, store_on, until_it_works},
     schema::Schema,
 };
 use bytes::Bytes;
 use rdq_postgres::{PostgresStorage, join_namespace};
 use rdq_spi::{
     Applied, CompareAndSet, Ledger as _, Mutation, NewMutation, Operation, PruneParams, RecordKey,
-    RecordName, RecordSpace, Records as _, Rejected, Result, StorageError, Transactions as _,
+    RecordName, RecordSpace, Records as _, Rejected, Result, Storage as _, StorageError,
+    Transactions as _,
 };
 use rdq_test_servers::{
     Proxy,
     postgres::{self, PostgresServer},
 };
 use sqlx::{AssertSqlSafe, Connection as _, Row as _, raw_sql};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 fn key(name: &str) -> RecordKey {
     RecordKey { space: RecordSpace::Caller, name: RecordName::new(name).unwrap() }
@@ -182,6 +189,55 @@ async fn a_repetition_after_a_lost_answer_gets_what_the_first_call_did() {
     let recorded = observed_before(storage.commit(with_record(&new, "r")).await);
     assert_eq!((recorded.first, &recorded.answers[..]), (new, &[Applied::Recorded(1)][..]));
     assert_eq!(storage.get_record(key("r")).await.unwrap().unwrap().revision, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_is_killed_keeps_records_and_effects_together() {
+    if is_ignored(postgres::missing_locally()) {
+        return;
+    }
+    let mut server = PostgresServer::start().await.unwrap();
+    let schema = Schema::new(&server);
+    let storage = Arc::new(open(&schema.url()).await);
+    let ends = Arc::new(AtomicBool::new(false));
+    let callers: Vec<_> = (0..4)
+        .map(|caller| {
+            let (storage, ends) = (Arc::clone(&storage), Arc::clone(&ends));
+            tokio::spawn(async move {
+                let mut sent = Vec::new();
+                while !ends.load(Ordering::SeqCst) {
+                    let name = format!("{caller}-{}", sent.len());
+                    let answer = storage.commit(with_record(&mutation(&name, "x"), &name)).await;
+                    sent.push((name, answer.is_ok()));
+                }
+                sent
+            })
+        })
+        .collect();
+    for _ in 0..2 {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let local = server.local().unwrap();
+        local.kill();
+        local.start_again().unwrap();
+        until_it_works(async || storage.ping().await).await;
+    }
+    ends.store(true, Ordering::SeqCst);
+
+    let (mut acknowledged, mut failed) = (0, 0);
+    for caller in callers {
+        for (name, is_acknowledged) in caller.await.unwrap() {
+            let new = mutation(&name, "x");
+            let recorded = storage.mutation(new.scope.clone()).await.unwrap();
+            let effect = storage.get_record(key(&name)).await.unwrap();
+            assert_eq!(recorded.is_some(), effect.is_some(), "{name}: both or neither");
+            assert!(recorded.is_some() || !is_acknowledged, "{name} was acknowledged");
+            if let Some(recorded) = recorded {
+                assert_eq!(recorded.answers, [Applied::Recorded(1)]);
+            }
+            *(if is_acknowledged { &mut acknowledged } else { &mut failed }) += 1;
+        }
+    }
+    assert!(acknowledged > 0 && failed > 0, "{acknowledged} went well, {failed} did not");
 }
 
 async fn observe_all(storage: &PostgresStorage, count: usize) {
