@@ -1,5 +1,5 @@
 -- The ledger: a row each mutation, `subject NUL operation NUL key`, in `mutations`. `observed` has them
--- by the time of their observation. Commits record them; nothing else changes a row.
+-- by the time of their observation. A commit makes a row, pruning removes it, and nothing changes it.
 
 local PRUNE = '>i8I4' -- age; limit
 
