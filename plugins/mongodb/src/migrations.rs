@@ -3,7 +3,7 @@
 
 use crate::{
     config::OpenError,
-    coordination::COLLECTIONS,
+    coordination::{self, COLLECTIONS},
     database::Db,
     document::{TaskDocument, instant},
     notifier,
@@ -52,6 +52,8 @@ pub(crate) async fn migrate(db: &Db) -> Result<(StoreId, Migrated), OpenError> {
     for name in COLLECTIONS {
         make(db, name).await?;
     }
+    let mutations = db.database.collection::<Document>(coordination::MUTATIONS);
+    mutations.create_index(coordination::age()).await?;
     if found < VERSION {
         // Numbers are as they were, and from now on far above them: an older version's would not be.
         let older = doc! { "_id": "store", "version": { "$lt": VERSION } };

@@ -21,10 +21,10 @@ use async_trait::async_trait;
 use futures::{FutureExt as _, future::BoxFuture};
 use rdq_spi::{
     Admission, Cancelled, Capabilities, ClaimParams, ClaimRef, ClaimToken, Claimed, DlqListParams,
-    DueHints, Durability, ExtendParams, Extended, HeldClaim, ListParams, Locks, Migrated, NewTask,
-    Page, PurgeParams, QueueConfig, QueueName, QueueRecord, QueueStats, Records, RedriveParams,
-    Resolution, Resolved, Result, Signals, Storage, StorageError, Streams, SweepParams, Swept,
-    Task, TaskId, Timestamp, Transactions,
+    DueHints, Durability, ExtendParams, Extended, HeldClaim, Ledger, ListParams, Locks, Migrated,
+    NewTask, Page, PurgeParams, QueueConfig, QueueName, QueueRecord, QueueStats, Records,
+    RedriveParams, Resolution, Resolved, Result, Signals, Storage, StorageError, Streams,
+    SweepParams, Swept, Task, TaskId, Timestamp, Transactions,
     keyset::{self, List},
 };
 use std::{collections::HashSet, future::Future, sync::Arc, time::Duration};
@@ -366,6 +366,10 @@ impl Storage for MongoStorage {
     }
 
     fn transactions(&self) -> Option<&dyn Transactions> {
+        self.coordinates().then_some(self)
+    }
+
+    fn ledger(&self) -> Option<&dyn Ledger> {
         self.coordinates().then_some(self)
     }
 

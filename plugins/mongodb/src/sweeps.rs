@@ -55,7 +55,7 @@ pub(crate) async fn sweep(db: &Db, params: &SweepParams) -> Step<Swept> {
 }
 
 /// So long before an instant, cut to the range of instants.
-fn earlier(now: Timestamp, age: std::time::Duration) -> Timestamp {
+pub(crate) fn earlier(now: Timestamp, age: std::time::Duration) -> Timestamp {
     let millis = i64::try_from(age.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
     Timestamp::from_millis(now.millis().saturating_sub(millis))
 }

@@ -20,7 +20,7 @@ impl Fixture for MongoFixture {
         filter_pushdown: false,
         batch_enqueue: true,
     };
-    const FACULTIES: Faculties = Faculties { ledger: false, ..Faculties::ALL };
+    const FACULTIES: Faculties = Faculties::ALL;
 
     async fn create() -> Self {
         Self(Namespace::new(MongoServer::shared().await.expect("a MongoDB server")))

@@ -1,6 +1,7 @@
 //! The faculties beside tasks: one short method per operation. What writes runs to its end in a task
 //! of its own and tells there who waits, whoever gives up waiting for its answer.
 
+mod ledger;
 mod locks;
 mod records;
 mod session;
@@ -8,6 +9,7 @@ mod signals;
 mod streams;
 mod transactions;
 
+pub(crate) use ledger::{COLLECTION as MUTATIONS, age};
 pub(crate) use signals::Announcer;
 
 use crate::{
@@ -20,10 +22,11 @@ use crate::{
 };
 use async_trait::async_trait;
 use rdq_spi::{
-    Applied, ChannelName, CompareAndSet, ConsumerName, HeldLock, Hold, ListRecords, LockName,
-    Locks, NewEvent, Operation, ReadParams, Record, RecordKey, RecordPage, Records, Rejected,
-    Result, SaveOffset, Signals, StorageError, StreamEvent, StreamName, StreamTurns, Streams,
-    Topic, Transaction, Transactions, TrimParams, Trimmed, TryLock, Turn, Wakes,
+    Applied, ChannelName, CompareAndSet, ConsumerName, HeldLock, Hold, Ledger, ListRecords,
+    LockName, Locks, Mutation, MutationScope, NewEvent, Operation, PruneParams, Pruned, ReadParams,
+    Record, RecordKey, RecordPage, Records, Rejected, Result, SaveOffset, Signals, StorageError,
+    StreamEvent, StreamName, StreamTurns, Streams, Topic, Transaction, Transactions, TrimParams,
+    Trimmed, TryLock, Turn, Wakes,
     replayed::{Replay, ReplayedTransaction, Run, Then},
 };
 use session::{Ended, Runs};
@@ -43,8 +46,8 @@ pub(crate) struct Coordination {
 
 /// The collections that transactions write. They are made beforehand: two transactions that make one
 /// fail each other.
-pub(crate) const COLLECTIONS: [&str; 4] =
-    [records::COLLECTION, streams::STREAMS, streams::EVENTS, streams::OFFSETS];
+pub(crate) const COLLECTIONS: [&str; 5] =
+    [MUTATIONS, records::COLLECTION, streams::STREAMS, streams::EVENTS, streams::OFFSETS];
 
 impl Coordination {
     pub(crate) fn new(
@@ -105,14 +108,14 @@ impl Coordination {
         published
     }
 
-    /// Runs operations in one transaction, and tells who waits of what was committed.
+    /// Runs the operations of calls in one transaction, and tells who waits of what was committed.
     async fn transact(
         &self,
-        operations: &[Operation],
+        calls: &[Vec<Operation>],
         then: Option<&Then>,
     ) -> Step<Result<Run, Rejected>> {
         let Self { db, store_id, announcer, .. } = self;
-        let ran = transactions::run(db, *store_id, announcer, operations, then).await;
+        let ran = transactions::run(db, *store_id, announcer, calls, then).await;
         let is_commit = transactions::access(then) == Access::Write;
         match ran {
             Ok(Ok((done, read))) => {
@@ -125,7 +128,7 @@ impl Coordination {
             Ok(Err(rejected)) => Ok(Err(rejected)),
             Err(failure) => {
                 if is_commit && matches!(failure, Failure::Unknown(_)) {
-                    announcer.wake(&transactions::topics(operations));
+                    announcer.wake(&transactions::topics(calls));
                 }
                 Err(failure)
             }
@@ -280,7 +283,7 @@ impl Transactions for MongoStorage {
         let turns = self.coordination.take_turns(transactions::published(&operations)).await?;
         let commit = |base: Coordination| async move {
             let _turns = turns;
-            base.transact(&operations, None).await
+            base.transact(&[operations], None).await
         };
         let ran = self.coordination.run("commit", Access::Write, commit).await?;
         ran.map(|run| run.applied)
@@ -297,11 +300,23 @@ impl Transactions for MongoStorage {
 }
 
 #[async_trait]
+impl Ledger for MongoStorage {
+    async fn mutation(&self, scope: MutationScope) -> Result<Option<Mutation>> {
+        let read = |base: Coordination| async move { ledger::mutation(&base.db, &scope).await };
+        self.coordination.run("mutation", Access::Read, read).await
+    }
+
+    async fn prune(&self, params: PruneParams) -> Result<Pruned> {
+        let prune = |base: Coordination| async move { ledger::prune(&base.db, params).await };
+        self.coordination.run("prune", Access::Write, prune).await
+    }
+}
+
+#[async_trait]
 impl Replay for Coordination {
     async fn run(&self, calls: Vec<Vec<Operation>>, then: Then) -> Result<Run, Rejected> {
-        let operations = calls.concat();
         let access = transactions::access(Some(&then));
-        let replay = |base: Self| async move { base.transact(&operations, Some(&then)).await };
+        let replay = |base: Self| async move { base.transact(&calls, Some(&then)).await };
         Coordination::run(self, "transaction", access, replay).await?
     }
 

@@ -6,8 +6,8 @@ use crate::{
     errors::{Failure, Step},
 };
 
-/// How often one is run that loses against others: for some seconds.
-const RUNS_MAX: u32 = 100;
+/// How often one is run that loses against others: for about five seconds.
+const RUNS_MAX: u32 = 150;
 /// The longest pauses between two runs come after so many.
 const PAUSES_GROW: u32 = 6;
 

@@ -1,7 +1,7 @@
 //! Transactions: operations that all apply, or none does, in one transaction of the database.
 
 use super::{
-    records,
+    ledger, records,
     session::{Ended, Runs},
     signals::Announcer,
     streams,
@@ -14,7 +14,7 @@ use crate::{
     token::StoreId,
 };
 use rdq_spi::{
-    Applied, Operation, QueueName, Rejected, Result, StorageError, StreamName, Topic,
+    Applied, Mutation, Operation, QueueName, Rejected, Result, StorageError, StreamName, Topic,
     replayed::{Read, Then},
 };
 use std::{
@@ -28,6 +28,8 @@ pub(super) struct Done {
     pub(super) applied: Vec<Applied>,
     pub(super) dues: Vec<(QueueName, Duration)>,
     pub(super) topics: BTreeSet<Topic>,
+    /// What was observed, and what came of it.
+    observed: Vec<Mutation>,
     /// How many events were foreseen, by stream.
     foreseen: BTreeMap<StreamName, i64>,
 }
@@ -41,9 +43,9 @@ pub(super) fn published(operations: &[Operation]) -> BTreeSet<StreamName> {
     streams.collect()
 }
 
-/// What operations tell of.
-pub(super) fn topics(operations: &[Operation]) -> BTreeSet<Topic> {
-    let topics = operations.iter().filter_map(|operation| match operation {
+/// What the operations of calls tell of.
+pub(super) fn topics(calls: &[Vec<Operation>]) -> BTreeSet<Topic> {
+    let topics = calls.iter().flatten().filter_map(|operation| match operation {
         Operation::Publish(event) => Some(Topic::Stream(event.stream.clone())),
         Operation::Notify(channel) => Some(Topic::Channel(channel.clone())),
         _ => None,
@@ -59,28 +61,31 @@ pub(super) fn access(then: Option<&Then>) -> Access {
     }
 }
 
-/// Runs operations and what follows, again where they lost against others. What was done is told of
-/// if it was kept.
+/// Runs the operations of calls and what follows, again where they lost against others. What was done
+/// is told of if it was kept.
 pub(super) async fn run(
     db: &Db,
     store_id: StoreId,
     announcer: &Announcer,
-    operations: &[Operation],
+    calls: &[Vec<Operation>],
     then: Option<&Then>,
 ) -> Step<Result<(Done, Read), Rejected>> {
     let is_foreseen =
         |operation: &Operation| matches!(operation, Operation::Publish(_) | Operation::Notify(_));
-    if matches!(then, Some(Then::Undo)) && operations.iter().all(is_foreseen) {
+    if matches!(then, Some(Then::Undo)) && calls.iter().flatten().all(is_foreseen) {
         // It writes nothing.
-        let done = apply(db, store_id, operations, Events::Foreseen).await?;
+        let done = apply(db, store_id, calls, Events::Foreseen).await?;
         return Ok(done.map(|done| (done, Read::Nothing)));
     }
     let mut runs = Runs::default();
     loop {
         let tx = db.begin(access(then)).await?;
-        let ended = run_once(&tx, store_id, announcer, operations, then).await;
+        let ended = run_once(&tx, store_id, announcer, calls, then).await;
         if let Some(answer) = runs.settle(tx, ended).await? {
             return Ok(answer);
+        }
+        if let Some(rejected) = ledger::observed_before(db, calls).await? {
+            return Ok(Err(rejected));
         }
     }
 }
@@ -108,10 +113,10 @@ async fn run_once(
     tx: &Db,
     store_id: StoreId,
     announcer: &Announcer,
-    operations: &[Operation],
+    calls: &[Vec<Operation>],
     then: Option<&Then>,
 ) -> Step<Ended<Answer>> {
-    let mut done = match apply(tx, store_id, operations, Events::before(then)).await? {
+    let mut done = match apply(tx, store_id, calls, Events::before(then)).await? {
         Ok(done) => done,
         Err(rejected) => return Ok(Ended::Undone(Err(rejected))),
     };
@@ -139,23 +144,44 @@ async fn run_once(
             return Ok(Ended::Undone(read.map(|read| (done, read))));
         }
     };
-    done.topics = topics(operations);
+    done.topics = topics(calls);
     announcer.tell(tx, &done.topics).await?;
     Ok(Ended::Kept(Ok((done, read))))
 }
 
-/// Applies them in their order, up to the first that fails.
+/// Applies the operations of calls in their order, up to the first that fails.
 async fn apply(
+    tx: &Db,
+    store_id: StoreId,
+    calls: &[Vec<Operation>],
+    events: Events,
+) -> Step<Result<Done, Rejected>> {
+    let mut done = Done::default();
+    for operations in calls {
+        if let Err(rejected) = apply_call(tx, store_id, operations, events, &mut done).await? {
+            return Ok(Err(rejected));
+        }
+    }
+    Ok(Ok(done))
+}
+
+/// Applies the operations of one call. If it observes a mutation, the others' answers are kept.
+async fn apply_call(
     tx: &Db,
     store_id: StoreId,
     operations: &[Operation],
     events: Events,
-) -> Step<Result<Done, Rejected>> {
-    let mut done = Done::default();
+    done: &mut Done,
+) -> Step<Result<(), Rejected>> {
+    let before = done.applied.len();
+    let observed = match Operation::observation(operations) {
+        Ok(observed) => observed,
+        Err(rejected) => return Ok(Err(rejected.after(before))),
+    };
     let mut rest = operations;
     while let Some(first) = rest.first() {
         let from = done.applied.len();
-        let answers = apply_first(tx, store_id, first, rest, events, &mut done).await?;
+        let answers = apply_first(tx, store_id, first, rest, events, done).await?;
         rest = rest.get(answers.len()..).unwrap_or_default();
         for (place, answer) in answers.into_iter().enumerate() {
             match answer {
@@ -164,7 +190,13 @@ async fn apply(
             }
         }
     }
-    Ok(Ok(done))
+    if observed.is_some()
+        && let Some(mutation) = done.observed.last_mut()
+    {
+        let effects = done.applied.get(before + 1..).unwrap_or_default();
+        ledger::complete(tx, mutation, effects).await?;
+    }
+    Ok(Ok(()))
 }
 
 /// Applies the first of these, and with it those of its kind that follow it where they are a few
@@ -213,7 +245,7 @@ async fn apply_first(
         Operation::CompareAndSet(change) => {
             records::compare_and_set(tx, change).await?.map(Applied::Recorded)
         }
-        Operation::Observe(_) => Err(StorageError::Unsupported { operation: "observe" }),
+        Operation::Observe(mutation) => ledger::observe(tx, mutation, &mut done.observed).await?,
     };
     Ok(vec![answer])
 }

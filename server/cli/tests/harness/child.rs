@@ -267,7 +267,7 @@ pub(crate) fn run_if_child() -> Option<ExitCode> {
 async fn hold_lock(orders: &Orders) -> Result<(), StorageError> {
     let store = RemoteStorage::connect(&orders.server).await?;
     let name = LockName::new(&orders.queue).expect("a lock");
-    let owner = OwnerName::new(&format!("child {}", std::process::id())).expect("an owner");
+    let owner = OwnerName::new(format!("child {}", std::process::id())).expect("an owner");
     let wanted = TryLock { name: name.clone(), owner: owner.clone(), ttl: orders.lease };
     let held = loop {
         match store.try_lock(wanted.clone()).await? {
