@@ -7,16 +7,17 @@ mod namespace;
 mod served;
 
 use futures::StreamExt as _;
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{Binary, Document, doc, spec::BinarySubtype};
 use rdq_compliance::crew::{new_task, queue};
 use rdq_spi::{
-    Applied, ChannelName, CompareAndSet, NewEvent, Operation, ReadFrom, ReadParams, RecordKey,
-    RecordName, RecordSpace, Rejected, Storage, StorageError, StreamEvent, StreamName, Topic, Wake,
+    Applied, ChannelName, CompareAndSet, Mutation, NewEvent, Operation, ReadFrom, ReadParams,
+    RecordKey, RecordName, RecordSpace, Rejected, Storage, StorageError, StreamEvent, StreamName,
+    Topic, Wake,
 };
 use rdq_test_servers::{LocalServer, Proxy};
-use served::Served;
+use served::{Served, mutation};
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -36,11 +37,12 @@ fn key(name: &str) -> RecordKey {
     RecordKey { space: RecordSpace::Caller, name: RecordName::new(name).unwrap() }
 }
 
-/// An event, a task and a record of one name.
+/// A mutation, an event, a task and a record of one name.
 fn together(name: &str) -> Vec<Operation> {
     let event = NewEvent { stream: stream(), key: None, payload: name.to_owned().into() };
     let record = CompareAndSet { key: key(name), value: Some("x".into()), expected_revision: 0 };
     vec![
+        Operation::Observe(mutation(name)),
         Operation::Publish(event),
         Operation::Enqueue(new_task(name, &queue("q"))),
         Operation::CompareAndSet(record),
@@ -75,6 +77,10 @@ async fn has_task(store: &dyn Storage, name: &str) -> bool {
 
 async fn has_record(store: &dyn Storage, name: &str) -> bool {
     store.records().unwrap().get_record(key(name)).await.unwrap().is_some()
+}
+
+async fn observed(store: &dyn Storage, name: &str) -> Option<Mutation> {
+    store.ledger().unwrap().mutation(mutation(name).scope).await.unwrap()
 }
 
 /// Publishers and a reader, while something happens to the server again and again.
@@ -143,13 +149,18 @@ impl Load {
         assert_eq!(seen, there[..seen.len()], "nothing appeared below what was seen");
         let texts: Vec<_> =
             there.iter().map(|it| String::from_utf8_lossy(&it.payload).into_owned()).collect();
-        let unique: HashSet<_> = texts.iter().collect();
-        assert_eq!(unique.len(), texts.len(), "none twice");
+        let offsets: HashMap<_, _> =
+            texts.iter().zip(there.iter().map(|event| event.offset)).collect();
+        assert_eq!(offsets.len(), texts.len(), "none twice");
         for (name, is_acknowledged) in &sent {
-            let is_there = unique.contains(name);
+            let is_there = offsets.contains_key(name);
             assert!(is_there || !is_acknowledged, "{name} was acknowledged and is gone");
             assert_eq!(has_task(store, name).await, is_there, "{name}");
             assert_eq!(has_record(store, name).await, is_there, "{name}");
+            let found = observed(store, name).await;
+            let published = found.as_ref().and_then(|mutation| mutation.answers.first().copied());
+            let offset = offsets.get(name).copied().map(Applied::Published);
+            assert_eq!(published, offset, "{name}: {found:?}");
         }
         sent.iter().filter(|(_, is_acknowledged)| !is_acknowledged).count()
     }
@@ -195,7 +206,8 @@ async fn a_commit_whose_answer_was_lost_is_asked_for_again() {
         let name = format!("t{round}");
         proxy.lose_answer_to(COMMIT);
         let applied = commit(&store, &name).await.unwrap();
-        assert_eq!(applied[0], Applied::Published(round + 1), "once");
+        assert_eq!(applied[1], Applied::Published(round + 1), "once");
+        assert_eq!(observed(&store, &name).await.unwrap().answers, applied[1..]);
         assert!(has_task(&store, &name).await && has_record(&store, &name).await);
     }
     assert_eq!(proxy.lost(), 3);
@@ -222,7 +234,48 @@ async fn a_transaction_that_is_left_open_elsewhere_is_contention_and_nothing_hap
     let last = all_events(&store).await.last().unwrap().offset;
     session.abort_transaction().await.unwrap();
     let applied = commit(&store, "after").await.unwrap();
-    assert_eq!(applied[0], Applied::Published(last + 1), "what was rolled back leaves none out");
+    assert_eq!(applied[1], Applied::Published(last + 1), "what was rolled back leaves none out");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_observation_that_is_left_open_elsewhere_is_waited_for() {
+    let Some(served) = Served::start().await else { return };
+    let store = served.handle().await;
+    let database = served.database().await;
+    // Another server that stands still in the middle.
+    let elsewhere = async |key: &str| {
+        let mut session = database.client().start_session().await.unwrap();
+        session.start_transaction().await.unwrap();
+        let [s, o, k] = ["subject", "operation", key].map(|part| Binary {
+            subtype: BinarySubtype::Generic,
+            bytes: part.as_bytes().to_vec(),
+        });
+        let id = doc! { "s": s, "o": o, "k": k };
+        let mutations = database.collection::<Document>("mutations");
+        mutations.insert_one(doc! { "_id": id }).session(&mut session).await.unwrap();
+        session
+    };
+    let mut stuck = elsewhere("stuck").await;
+    let rejected = commit(&*store, "stuck").await.unwrap_err();
+    assert!(matches!(rejected.error, StorageError::Contention { .. }), "{rejected:?}");
+    assert!(!has_task(&*store, "stuck").await && !has_record(&*store, "stuck").await);
+    stuck.abort_transaction().await.unwrap();
+    commit(&*store, "stuck").await.unwrap();
+
+    let mut slow = elsewhere("slow").await;
+    let waiting = tokio::spawn({
+        let store = store.clone();
+        async move { commit(&*store, "slow").await }
+    });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!waiting.is_finished(), "it waits");
+    slow.abort_transaction().await.unwrap();
+
+    let applied = waiting.await.unwrap().unwrap();
+    assert_eq!(observed(&*store, "slow").await.unwrap().answers, applied[1..]);
+    let again = commit(&*store, "slow").await.unwrap_err();
+    assert!(matches!(again.error, StorageError::MutationObserved { .. }), "{again:?}");
+    assert_eq!(all_events(&*store).await.len(), 2, "each once");
 }
 
 #[tokio::test(flavor = "multi_thread")]

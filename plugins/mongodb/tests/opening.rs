@@ -9,8 +9,8 @@ mod served;
 use mongodb::bson::{Document, doc};
 use rdq_compliance::crew::{claim_from, new_task, queue};
 use rdq_mongodb::OpenError;
-use rdq_spi::Storage as _;
-use served::Served;
+use rdq_spi::{Operation, Storage as _};
+use served::{Served, mutation};
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
@@ -54,6 +54,27 @@ async fn a_newer_schema_is_refused_and_stays_as_it_is() {
 
     assert!(matches!(error, OpenError::NewerSchema { found: 1000, known: 2 }), "{error:?}");
     assert_eq!(store.find_one(doc! { "_id": "store" }).await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_store_without_a_ledger_gets_one_and_keeps_its_version() {
+    let Some(served) = Served::start().await else { return };
+    served.open().await.close().await;
+    let database = served.database().await;
+    // As a version left it that had none.
+    database.collection::<Document>("mutations").drop().await.unwrap();
+    let store = database.collection::<Document>("store");
+    let version = store.find_one(doc! { "_id": "store" }).await.unwrap();
+
+    let opened = served.open().await;
+
+    let observe = vec![Operation::Observe(mutation("m"))];
+    opened.transactions().unwrap().commit(observe).await.unwrap();
+    let recorded = opened.ledger().unwrap().mutation(mutation("m").scope).await.unwrap();
+    assert_eq!(recorded.unwrap().first, mutation("m"));
+    let indexes = database.collection::<Document>("mutations").list_index_names().await.unwrap();
+    assert_eq!(indexes, ["_id_", "age"]);
+    assert_eq!(store.find_one(doc! { "_id": "store" }).await.unwrap(), version);
 }
 
 #[tokio::test]

@@ -7,10 +7,13 @@ mod namespace;
 mod served;
 
 use futures::TryStreamExt as _;
-use mongodb::bson::{Bson, Document, doc};
+use mongodb::{
+    Database,
+    bson::{Bson, Document, doc},
+};
 use rdq_compliance::crew::{claim_from, new_task, queue, resolution};
-use rdq_spi::{Call, Moment, NewTask, Storage as _};
-use served::Served;
+use rdq_spi::{Call, Moment, NewTask, Operation, PruneParams, Pruned, Storage as _};
+use served::{Served, mutation};
 use std::time::Duration;
 
 /// Five tasks are claimed; beside each lie hundreds that are not.
@@ -44,10 +47,42 @@ async fn a_claim_reads_no_backlog_and_nothing_finished() {
 
     database.run_command(doc! { "profile": 0 }).await.unwrap();
     assert_eq!((claims.len(), none.len()), (5, 0));
-    let about = doc! { "ns": format!("{}.tasks", database.name()) };
+    assert_little_was_examined(&database, "tasks", 6).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_prune_reads_nothing_that_is_younger() {
+    let Some(served) = Served::start().await else { return };
+    let store = served.open().await;
+    let transactions = store.transactions().unwrap();
+    for n in 0..5 {
+        let observe = Operation::Observe(mutation(&format!("old-{n}")));
+        transactions.commit(vec![observe]).await.unwrap();
+    }
+    let database = served.database().await;
+    let young = (0..BESIDE).map(|n| {
+        let at = mongodb::bson::DateTime::from_millis(4_000_000_000_000);
+        doc! { "_id": format!("young-{n}"), "observed_at": at }
+    });
+    database.collection::<Document>("mutations").insert_many(young).await.unwrap();
+    // The clock goes on.
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    database.run_command(doc! { "profile": 2 }).await.unwrap();
+
+    let params = PruneParams { older_than: Duration::ZERO, limit: 10 };
+    let pruned = store.ledger().unwrap().prune(params).await.unwrap();
+
+    database.run_command(doc! { "profile": 0 }).await.unwrap();
+    assert_eq!(pruned, Pruned { count: 5, more: false });
+    assert_little_was_examined(&database, "mutations", 2).await;
+}
+
+/// By the profile of the commands about a collection, of which there are so many at least.
+async fn assert_little_was_examined(database: &Database, collection: &str, commands_min: usize) {
+    let about = doc! { "ns": format!("{}.{collection}", database.name()) };
     let profile = database.collection::<Document>("system.profile").find(about).await.unwrap();
     let profile: Vec<_> = profile.try_collect().await.unwrap();
-    assert!(profile.len() >= 6, "each command is there: {profile:#?}");
+    assert!(profile.len() >= commands_min, "each command is there: {profile:#?}");
     for command in profile {
         let number = |field| match command.get(field) {
             Some(Bson::Int32(number)) => i64::from(*number),

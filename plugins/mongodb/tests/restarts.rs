@@ -24,7 +24,7 @@ impl Fixture for OwnServer {
         filter_pushdown: false,
         batch_enqueue: true,
     };
-    const FACULTIES: Faculties = Faculties { ledger: false, ..Faculties::ALL };
+    const FACULTIES: Faculties = Faculties::ALL;
 
     async fn create() -> Self {
         let server = MongoServer::start().await.expect("a MongoDB server");

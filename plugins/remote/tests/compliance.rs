@@ -157,7 +157,7 @@ struct MongoBehind(Served);
 impl Fixture for MongoBehind {
     const CAPABILITIES: Capabilities =
         Capabilities { durability: Durability::PowerCut, filter_pushdown: false, ..MEMORY };
-    const FACULTIES: Faculties = Faculties { ledger: false, ..Faculties::ALL };
+    const FACULTIES: Faculties = Faculties::ALL;
     const THROUGH_ENGINE: bool = true;
 
     async fn create() -> Self {

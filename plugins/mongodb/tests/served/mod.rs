@@ -8,7 +8,10 @@ use mongodb::{
     bson::{Document, doc},
 };
 use rdq_mongodb::{MongoOptions, MongoStorage, OpenError};
-use rdq_spi::Storage;
+use rdq_spi::{
+    MutationKey, MutationKind, MutationScope, MutationStatus, NewMutation, OperationName, Storage,
+    SubjectName,
+};
 use rdq_test_servers::{
     LocalServer,
     mongodb::{self as servers, MongoServer},
@@ -103,6 +106,23 @@ impl Served {
     /// Makes it the primary again.
     pub(crate) async fn step_up(&self) {
         self.ask(doc! { "replSetFreeze": 0 }).await;
+    }
+}
+
+/// A mutation whose key is this.
+pub(crate) fn mutation(key: &str) -> NewMutation {
+    let scope = MutationScope {
+        subject: SubjectName::new("subject").expect("a name"),
+        operation: OperationName::new("operation").expect("a name"),
+        key: MutationKey::new(key).expect("a name"),
+    };
+    NewMutation {
+        scope,
+        kind: MutationKind::new("kind").expect("a name"),
+        eligibility_claim: "claim".into(),
+        fingerprint: [7; 32],
+        status: MutationStatus::Accepted,
+        response: key.to_owned().into(),
     }
 }
 
