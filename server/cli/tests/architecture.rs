@@ -72,6 +72,7 @@ fn crates_import_what_the_table_says_and_nothing_else() {
         ("rdq-engine", &["rdq-spi"], &["rdq-memory"]),
         ("rdq-memory", &["rdq-spi"], &["rdq-compliance"]),
         ("rdq-sqlite", &["rdq-spi"], &["rdq-compliance"]),
+        ("rdq-sqlite-sqlx", &["rdq-sqlite"], &["rdq-spi"]),
         ("rdq-postgres", &["rdq-spi"], &["rdq-compliance", "rdq-test-servers"]),
         ("rdq-redis", &["rdq-spi"], &["rdq-compliance", "rdq-test-servers"]),
         ("rdq-mongodb", &["rdq-spi"], &["rdq-compliance", "rdq-test-servers"]),
@@ -142,13 +143,23 @@ fn every_source_file_says_what_it_is_and_every_crate_takes_the_workspaces_lints(
     for package in edges().keys().filter(|name| *name != "rdq-proto") {
         let manifest = ["plugins", "server", "compliance", ""].iter().map(|folder| {
             let name = package.trim_start_matches("rdq-").trim_start_matches("test-");
-            // The clients' folders are named by their languages.
-            let name = if name == "client" { "clients/rust" } else { name };
+            let name = match name {
+                // The clients' folders are named by their languages.
+                "client" => "clients/rust",
+                "sqlite-sqlx" => "sqlite/sqlx",
+                name => name,
+            };
             root().join(folder).join(name).join("Cargo.toml")
         });
         let manifest = manifest.filter(|path| path.exists()).map(|path| read(&path)).next();
         let manifest = manifest.unwrap_or_else(|| panic!("{package} is not where its name says"));
-        assert!(manifest.contains("[lints]\nworkspace = true"), "{package} has lints of its own");
+        // It lends one library's connection to another's, in one place that says why it may.
+        let lints = if package == "rdq-sqlite-sqlx" {
+            "[lints.rust]\nunsafe_code = \"deny\"\n"
+        } else {
+            "[lints]\nworkspace = true"
+        };
+        assert!(manifest.contains(lints), "{package} has lints of its own");
     }
 }
 
