@@ -24,7 +24,7 @@ async fn a_database_is_prepared_once_and_served_then() {
     assert!(again.out.ends_with("the schema has version 3 already\n"), "{again:?}");
     let json = migrate(&path, &["--output", "json"]).out;
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
-    assert_eq!((&json["from"], &json["to"]), (&2.into(), &2.into()));
+    assert_eq!((&json["from"], &json["to"]), (&3.into(), &3.into()));
 
     let _server = Server::on_file(&path).await;
     let beside = migrate(&path, &[]);
