@@ -50,7 +50,8 @@ void test('batches are cut by number and by bytes, in order', () => {
 
 void test('every reason of the contract has a class of its own', () => {
   const classes = new Set<unknown>()
-  for (const reason of Object.keys(ErrorReason).filter((name) => !/^\d|UNSPECIFIED/.test(name))) {
+  const reasons = Object.keys(ErrorReason).filter((name) => !/^\d|UNSPECIFIED/.test(name))
+  for (const reason of reasons) {
     const error = errorOf({ code: Code.UNKNOWN, message: 'm', reason })
     const words = reason.toLowerCase().split('_')
     const name = words.map((word) => word.charAt(0).toUpperCase() + word.slice(1)).join('')
@@ -59,7 +60,7 @@ void test('every reason of the contract has a class of its own', () => {
     assert.ok(error instanceof client.RdqError)
     classes.add(error.constructor)
   }
-  assert.equal(classes.size, 27)
+  assert.equal(classes.size, reasons.length)
 })
 
 void test('a status without details, or with strange ones, is the base type', () => {
