@@ -144,14 +144,16 @@ end
 -- scope.
 local rows = {}
 
-function rows.put(tx, key, field, value)
-  local known = tx.rows[key]
+function rows.keep(kept, key, name, value)
+  local known = kept[key]
   if not known then
     known = {}
-    tx.rows[key] = known
+    kept[key] = known
   end
-  known[field] = value
+  known[name] = value
 end
+
+function rows.put(tx, key, field, value) rows.keep(tx.rows, key, field, value) end
 
 function rows.get(tx, key, field)
   local known = tx.rows[key]
@@ -160,14 +162,7 @@ function rows.get(tx, key, field)
 end
 
 -- The same of the members of a sorted set.
-function rows.rank(tx, key, member, score)
-  local known = tx.ranks[key]
-  if not known then
-    known = {}
-    tx.ranks[key] = known
-  end
-  known[member] = score
-end
+function rows.rank(tx, key, member, score) rows.keep(tx.ranks, key, member, score) end
 
 function rows.send_ranks(key, ranks)
   local entered, left = {}, {}
