@@ -1,5 +1,6 @@
-//! How the answers of a commit are stored with its mutation: the one form for every backend, which
-//! keeps it as opaque bytes. A stored form is read for ever: what changes gets another version.
+//! How the answers of a commit are stored with its mutation: the one form for every backend whose
+//! plugin has them before the record is there, which keeps it as opaque bytes. A stored form is read
+//! for ever: what changes gets another version.
 
 use crate::Applied;
 use serde::{Deserialize, Serialize};

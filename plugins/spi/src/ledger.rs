@@ -84,7 +84,8 @@ pub struct Mutation {
     /// What its first observation brought, byte for byte.
     pub first: NewMutation,
     /// What the other operations of its commit were answered, in their order. A backend stores them
-    /// as [`crate::answers`] writes them.
+    /// as [`crate::answers`] writes them; one that records before the plugin has them keeps a
+    /// versioned form of its own.
     pub answers: Vec<Applied>,
     /// When it was observed, by the storage's clock.
     pub observed_at: Timestamp,
